@@ -31,6 +31,7 @@ _OF_FILE = {"load_file": ".safetensors", "safe_open": ".safetensors"}
 _READ_ONLY = ("ACCESS_READ", "PROT_READ", "'r'")
 _SHARES = ("from_numpy", "as_tensor", "frombuffer", "asarray", "from_dlpack")
 _QUOTED = 60
+_PERMISSIONS = {"r": "r--s", "r+": "rw-s", "w+": "rw-s", "c": "rw-p"}  # numpy 2.x, _core/memmap.py
 
 
 class FileMapper(msgspec.Struct, frozen=True):
@@ -50,15 +51,7 @@ class FileMapper(msgspec.Struct, frozen=True):
 
 def file_mapper(view: ProcessView, path: str) -> FileMapper | None:
     """None where no line of the program does, or more than one may."""
-    found = [
-        (file, tree, node)
-        for file, tree in program_files(view.process.snapshot, program_frames(view)).items()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and (_maps(node) or _opens(node, path))
-    ]
-    found = [
-        item for item in found if not item[2].args or may_be(item[1], item[2], item[2].args[0], _meant(item[2], path))
-    ]
+    found = _mapping(view, path)
     if len(found) > 1:
         found = [item for item in found if _names(item[1], item[2], _meant(item[2], path))]
     if len(found) != 1:
@@ -66,6 +59,30 @@ def file_mapper(view: ProcessView, path: str) -> FileMapper | None:
     file, _, call = found[0]
     text = line_text(view.process.snapshot, PythonFrame(file=file, line=call.lineno)) or ""
     return FileMapper(call, place_of(view, file, call.lineno), shortened(text, _QUOTED), _mode(call))
+
+
+def mapping_calls(view: ProcessView, path: str) -> list[tuple[str, ast.Call]]:
+    """All lines of the program that may have mapped it as it was mapped where the process crashed, by their files."""
+    mapping = view.place.mapping if view.place is not None else None
+    permissions = mapping.permissions if mapping is not None else None
+    return [(file, call) for file, _, call in _mapping(view, path) if _fits(call, permissions)]
+
+
+def _mapping(view: ProcessView, path: str) -> list[tuple[str, ast.Module, ast.Call]]:
+    return [
+        (file, tree, node)
+        for file, tree in program_files(view.process.snapshot, program_frames(view)).items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and (_maps(node) or _opens(node, path))
+        if not node.args or may_be(tree, node, node.args[0], _meant(node, path))
+    ]
+
+
+def _fits(call: ast.Call, permissions: str | None) -> bool:
+    """Whether NumPy maps a file so in this mode; `r--s` is mode="r"."""
+    given = next((item.value for item in call.keywords if item.arg in ("mode", "mmap_mode")), None)
+    mode = given.value if isinstance(given, ast.Constant) and isinstance(given.value, str) else ""
+    return permissions is None or _PERMISSIONS.get(mode.removesuffix("b"), permissions) == permissions
 
 
 def _maps(call: ast.Call) -> bool:

@@ -22,7 +22,7 @@ from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value, p
 from pytracer.analyze.evidence.syntax.loops import LOOPS
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.path_ends import may_be
-from pytracer.analyze.evidence.syntax.scopes import class_around, function_named, own_nodes, scope_of
+from pytracer.analyze.evidence.syntax.scopes import class_around, function_named, own_nodes, scope_of, withs_around
 from pytracer.analyze.naming import line_in
 from pytracer.analyze.tensors.source_lines import line_text
 from pytracer.analyze.view import ProcessView
@@ -43,6 +43,7 @@ _SAVES = {"save": {"torch": 1, "np": 0, "numpy": 0}, "savez": {"np": 0, "numpy":
 _COPIES = ("copy", "copyfile", "copy2", "copytree")
 _STARTS = ("run", "Popen", "check_call", "check_output", "call", "system")
 _STARTERS = ("subprocess", "os")
+NOT_OF_PATH = (*_STARTS, "copytree")  # what they are given is not the file itself
 
 
 class FileWriter(msgspec.Struct, frozen=True):
@@ -99,7 +100,7 @@ def _candidates(
     first = frames[0].file if frames else next(iter(trees), None)
     running = [] if view.crash is None else program_frames(view)
     for file, tree in trees.items():
-        for call, given in _writers(tree):
+        for call, given in writers(tree):
             # copytree() is given the folder that the file lies in.
             meant = os.path.dirname(path) if called_name(call) == "copytree" else path
             if called_name(call) not in _STARTS and not all(may_be(tree, call, item, meant) for item in given):
@@ -176,7 +177,7 @@ def _spans(node: ast.AST, line: int) -> bool:
     return getattr(node, "lineno", 1 << 30) <= line <= (getattr(node, "end_lineno", 0) or 0)
 
 
-def _writers(tree: ast.Module) -> Iterator[tuple[ast.Call, list[ast.expr]]]:
+def writers(tree: ast.Module) -> Iterator[tuple[ast.Call, list[ast.expr]]]:
     """Calls that create or truncate, each with what may be the path."""
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call):
@@ -187,6 +188,10 @@ def _writers(tree: ast.Module) -> Iterator[tuple[ast.Call, list[ast.expr]]]:
             yield node, [*node.args[:1]]
         elif name in ("write_bytes", "write_text") and isinstance(func, ast.Attribute):
             yield node, [func.value]
+        elif name == "open" and isinstance(func, ast.Attribute) and "w" in _mode(node, 0):
+            yield node, [func.value]  # `Path(name).open("wb")`
+        elif name == "truncate" and owner != "os" and (path := _opened(tree, node)) is not None:
+            yield node, [path]
         elif name in _PATHS:
             place = _PATHS[name]
             if name in _SAVES:
@@ -201,6 +206,18 @@ def _writers(tree: ast.Module) -> Iterator[tuple[ast.Call, list[ast.expr]]]:
                 continue
             if len(node.args) > place:
                 yield node, [node.args[place]]
+
+
+def _opened(tree: ast.Module, call: ast.Call) -> ast.expr | None:
+    """`path` of `with open(path, "r+b") as f: f.truncate(n)`."""
+    file = variable(call.func.value) if isinstance(call.func, ast.Attribute) else None
+    for item in (part for around in withs_around(tree, call.lineno) for part in around.items):
+        opener, name = item.context_expr, item.optional_vars
+        if file is None or name is None or variable(name) != file or not isinstance(opener, ast.Call):
+            continue
+        if called_name(opener) == "open" and isinstance(opener.func, ast.Name) and opener.args:
+            return opener.args[0]
+    return None
 
 
 def _over(call: ast.Call) -> bool:

@@ -26,7 +26,8 @@ from pytracer.analyze.address_space.mapped_file import MappedFile, mapped_file, 
 from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.lifetime.each_rank import CreatedByEach, created_by_each
 from pytracer.analyze.evidence.lifetime.file_mappers import file_mapper
-from pytracer.analyze.evidence.lifetime.file_writers import file_writer
+from pytracer.analyze.evidence.lifetime.file_writers import FileWriter, file_writer
+from pytracer.analyze.evidence.lifetime.rewriters import Rewriter, only_before, rewriter
 from pytracer.analyze.evidence.phrases import (
     access_verb,
     fault_evidence,
@@ -76,7 +77,7 @@ class TruncatedMapping(MemoryFaultRule[MappedFile]):
             ],
             _advice(view, file, created),
             [None if file.then_bytes is not None else "the size of the file at the crash"],
-            behind=Behind.of([], file_mapper(view, file.path), created or file_writer(view, file.path)),
+            behind=Behind.of([], file_mapper(view, file.path), created or _named(view, file)),
         )
 
     def otherwise(self, faults: Sequence[ProcessView]) -> NoFinding:
@@ -97,7 +98,9 @@ _OF_TORCH = "/dev/shm/torch_"
 def _advice(view: ProcessView, file: MappedFile, created: CreatedByEach | None) -> str:
     if created is not None:
         return created.advice
-    writer = file_writer(view, file.path)
+    writer = _named(view, file)
+    if isinstance(writer, Rewriter):
+        return writer.advice
     if file.path.startswith(_OF_TORCH):
         owner = (
             "torch makes its shared memory with its full size and never shortens it: something else truncated it while "
@@ -105,6 +108,11 @@ def _advice(view: ProcessView, file: MappedFile, created: CreatedByEach | None) 
         )
         return f"{writer.words} {owner}" if writer is not None else owner
     mapper = file_mapper(view, file.path)
+    if writer is not None and only_before(view, file.path, writer.at):
+        return (
+            f"The program writes the file only before it maps it, by {writer.brief}: look for another process that "
+            f"does, such as a second run of the program. {_ASIDE}"
+        )
     if writer is not None:
         read = (
             f" Or read it as a whole: leave out {mapper.option} at {mapper.place}." if mapper and mapper.option else ""
@@ -116,16 +124,28 @@ def _advice(view: ProcessView, file: MappedFile, created: CreatedByEach | None) 
     )
 
 
+def _named(view: ProcessView, file: MappedFile) -> Rewriter | FileWriter | None:
+    """The line that writes it, certainly or by its name; of a process that was writing it, that one."""
+    alike = file_writer(view, file.path)
+    if file.path.startswith(_OF_TORCH) or (alike is not None and alike.runs):
+        return alike
+    return rewriter(view, file.path) or alike
+
+
 def _rewritten(view: ProcessView, file: MappedFile, created: CreatedByEach | None) -> str:
     """`` , which line 29 (`torch.save(half, path)`) may have written since line 22 mapped it ``."""
     if created is not None:
         return f"; {created.brief}"
-    writer, mapper = file_writer(view, file.path), file_mapper(view, file.path)
+    writer, mapper = _named(view, file), file_mapper(view, file.path)
+    if isinstance(writer, Rewriter):
+        return writer.brief
     if writer is None or writer.begins is not None or file.path.startswith(_OF_TORCH):
         return ""
     if writer.runs:
         mapped = f" while {mapper.place} had it mapped" if mapper is not None else ""
         return f", which {writer.brief} was writing{mapped}"
+    if only_before(view, file.path, writer.at):
+        return ""
     since = f" since {mapper.place} mapped it" if mapper is not None else ""
     return f", which {writer.brief} may have written{since}"
 

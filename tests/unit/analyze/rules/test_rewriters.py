@@ -1,0 +1,152 @@
+"""The line that rewrites the very file that another one has mapped, and the call that led there; look-alikes do not."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from pytracer.report.job import Report
+from tests.support import scenarios as s
+from tests.support.deaths import PROGRAM, advice, died, summary, verdict
+
+START = 0x7F00_0000_0000
+PATH = "/data/run/tokens.bin"
+
+
+def died_in(run: Path, frames: list[tuple[str, str, int]], **files: str) -> Report:
+    for name, source in files.items():
+        file = run / f"{name}.py"
+        file.write_text(source, encoding="utf-8")
+        os.utime(file, (0, 0))  # before the recorded process began
+    report = died(
+        run, signal=7, code=2, addr=START + 8200, file_nbytes=4100, file_room=1 << 30, file_system=0xEF53,
+        python=[(function, str(run / f"{file}.py"), line) for function, file, line in frames],
+        stack_of=[(s.TORCH_CPU, "at::native::f()")],
+        mappings=[PROGRAM, (START, START + 0x10_0000, "r--s", 0, PATH)],
+    )  # fmt: skip
+    assert verdict(report) == ("truncated-mapping", "certain")
+    return report
+
+
+PACK = """import os
+FILE = os.path.join("/data/run", "tokens.bin")
+def pack(rows, path=FILE):
+    out = np.memmap(path, dtype="i4", mode="w+", shape=(rows,))
+class Tokens:
+    def __init__(self, path=FILE):
+        self.rows = np.memmap(path, dtype="i4", mode="r")
+    def get(self, i):
+        return self.rows[i].sum()
+def check():
+    pack(2{other})
+def main():
+    pack(90)
+    data = Tokens()
+    for i in range(4):
+        data.get(i)
+        {then}
+main()
+"""
+STACK = [("Tokens.get", "train", 9), ("main", "train", 16), ("<module>", "train", 18)]
+
+
+def packed(run: Path, other: str = "", then: str = "check()") -> Report:
+    return died_in(run, STACK, train=PACK.replace("{other}", other).replace("{then}", then))
+
+
+def test_a_default_path_that_is_mapped_is_rewritten_by_the_call_that_passes_none(run: Path) -> None:
+    report = packed(run)
+    assert (
+        "; line 11 in check (`pack(2)`) rewrites it by line 4 (`np.memmap(path, ..., mode='w+')`) while line 7 has it"
+    ) in summary(report)
+    assert advice(report).startswith("Give line 11 in check (`pack(2)`) another file name: by line 4 (`np.memmap(")
+
+
+@pytest.mark.parametrize(
+    ("other", "then"),
+    [(', "/data/run/valid.bin"', "check()"), ("", "pass")],
+    ids=["another file of the folder", "only before it is mapped"],
+)
+def test_other_files_and_what_ran_before_rewrite_nothing(other: str, then: str, run: Path) -> None:
+    report = packed(run, other, then)
+    assert "rewrites" not in summary(report) and "may have written" not in summary(report)
+    assert not advice(report).startswith("Give line")
+
+
+STORE = """class Store:
+    def __init__(self, name):
+        self.path = "/data/run/" + name
+    def put(self, rows):
+        with open(self.path, {mode}) as f:
+            f.write(rows)
+    def view(self):
+        return np.memmap(self.path, mode="r")
+    def cut(self, n):
+        with open(self.path, "r+b") as f:
+            f.truncate(n)
+"""
+MAIN = """from store import Store
+def main():
+    store, other = Store("tokens.bin"), Store("valid.bin")
+    store.put(a)
+    rows = store.view()
+    {then}
+    rows.sum()
+if __name__ == "__main__":
+    main()
+"""
+OF_TWO = [("main", "train", 7), ("<module>", "train", 9)]
+
+
+@pytest.mark.parametrize(
+    ("then", "mode", "says"),
+    [
+        ("store.put(b)", '"wb"', 'line 6 in main (`store.put(b)`) rewrites it by store.py:5 (`with open(self.path, "wb"'),
+        ("store.cut(b)", '"wb"', "line 6 in main (`store.cut(b)`) shortens it by store.py:11 (`f.truncate(n)`)"),
+        ("other.put(b)", '"wb"', None),
+        ("store.put(b)", '"r+b"', None),
+        ("rows.max()", '"wb"', None),
+        ("rows.sum(); store.put(b) if late() else None", '"wb"', "line 6 in main ("),
+    ],
+    ids=["rewrites", "truncates", "other object", "r+", "nothing", "maybe"],
+)  # fmt: skip
+def test_the_object_of_another_file_is_followed_to_its_path(then: str, mode: str, says: str | None, run: Path) -> None:
+    report = died_in(run, OF_TWO, train=MAIN.replace("{then}", then), store=STORE.replace("{mode}", mode))
+    assert (says or "the file held") in summary(report)
+    assert says is not None or not ("rewrites" in summary(report) or "shortens" in summary(report))
+    assert says is None or "while store.py:8 has it mapped" in summary(report)
+
+
+SHARDS = """def main(folder):
+    for name in names:
+        torch.save(rows, f"{folder}/{name}.bin")
+        part = torch.load(f"{folder}/{name}.bin", mmap=True)
+        part.sum()
+main(a)
+"""
+
+
+def test_an_unknown_name_of_a_loop_may_be_another_one_in_the_next_round(run: Path) -> None:
+    report = died_in(run, [("main", "train", 5), ("<module>", "train", 6)], train=SHARDS)
+    assert "rewrites" not in summary(report)
+
+
+SAVED = """def path_of(name):
+    return f"{ROOT}/{name}.bin"
+def save(state):
+    torch.save(state, path_of("tokens"))
+ROOT = os.environ["ROOT"]
+save(a)
+old = torch.load(path_of({mapped!r}), mmap=True)
+save(b)
+old.sum()
+"""
+
+
+@pytest.mark.parametrize(("mapped", "same"), [("tokens", True), ("older", False)])
+def test_a_path_that_both_lines_make_alike_is_the_same(mapped: str, same: bool, run: Path) -> None:
+    """Although what its folder is stands nowhere."""
+    report = died_in(run, [("<module>", "train", 9)], train=SAVED.replace("{mapped!r}", repr(mapped)))
+    assert ("; line 8 (`save(b)`) rewrites it by line 4 (`torch.save(" in summary(report)) == same
