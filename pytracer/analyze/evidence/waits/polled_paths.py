@@ -15,7 +15,7 @@ import msgspec
 
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.slicing.files import program_files
-from pytracer.analyze.evidence.slicing.own_values import MODULES, OwnValues
+from pytracer.analyze.evidence.slicing.own_values import MODULES, OwnValues, is_handed_out
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Made, Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
@@ -48,6 +48,11 @@ class OwnPath(msgspec.Struct, frozen=True):
         return f"Each {does} at another path, as {self.reason}"
 
     @property
+    def alone(self) -> str:
+        """The same of a rank that looks alone."""
+        return f"each rank {'has' if self.sure else 'may have'} a path of its own, as {self.reason}"
+
+    @property
     def advice(self) -> str:
         """What to change."""
         make = "Make" if self.of_all else "If another rank is to write what each looks for, make"
@@ -76,7 +81,9 @@ def own_path(snapshot: Snapshot, frames: Sequence[PythonFrame], test: ast.expr) 
     of_all = _is_of_all(slice_, test, spot)
     if of_rank is not None:
         return OwnPath(ast.unparse(path), *of_rank, sure=True, of_all=of_all)
-    return OwnPath(ast.unparse(path), value.reason, value.change, value.sure, of_all) if value is not None else None
+    if value is None or is_handed_out(files, value):
+        return None
+    return OwnPath(ast.unparse(path), value.reason, value.change, value.sure, of_all)
 
 
 def _is_of_all(slice_: Slice, test: ast.expr, spot: Spot) -> bool:
