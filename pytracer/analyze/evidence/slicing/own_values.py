@@ -33,6 +33,7 @@ _SENDS = frozenset(
     {"send", "put", "put_nowait", "write", "write_text", "dump", "send_object_list", "isend", "rpc_sync", "rpc_async"}
     | {"Popen", "run", "Process", "broadcast", "broadcast_object_list", "scatter_object_list", "all_gather_object"}
     | {"gather_object", "setdefault", "putenv", *STORE_SETS}
+    | {"Thread", "submit", "apply_async", "system", "call", "check_call", "check_output", "spawn", "start_processes"}
 )
 _STABLE = "getpid"  # each call gives the process the same
 _MOST = 80

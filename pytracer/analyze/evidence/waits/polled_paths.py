@@ -55,10 +55,15 @@ class OwnPath(msgspec.Struct, frozen=True):
     @property
     def advice(self) -> str:
         """What to change."""
+        return f"{self.repair} Give the loop a limit, after which it raises an error with the path."
+
+    @property
+    def repair(self) -> str:
+        """The same of a loop that has a limit."""
         make = "Make" if self.of_all else "If another rank is to write what each looks for, make"
         return (
             f"{make} `{self.path}` the same path on all ranks: {self.change}. Or let the ranks wait by dist.barrier() "
-            "in place of files. Give the loop a limit, after which it raises an error with the path."
+            "in place of files."
         )
 
 
