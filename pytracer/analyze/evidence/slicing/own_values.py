@@ -17,6 +17,7 @@ from pytracer.analyze.evidence.failing.stored.paths import PATH_CALLS
 from pytracer.analyze.evidence.slicing.by_rank import before
 from pytracer.analyze.evidence.slicing.callers import only_call
 from pytracer.analyze.evidence.slicing.data_numbers import is_passed_on
+from pytracer.analyze.evidence.slicing.defaulted import defaulted
 from pytracer.analyze.evidence.slicing.drawn_sizes import drawn_value
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Made, Spot
@@ -107,7 +108,7 @@ class OwnValues:
         parts: list[Made] = []
         while waiting and len(seen) < _MOST:
             node, place, names, alone = waiting.pop(0)
-            made = self._slice.made(node, place, calls=False)
+            made = defaulted(self._slice, self._slice.made(node, place, calls=False), calls=False)
             key = (ast.unparse(made.node), id(made.spot.scope), made.spot.line)
             if self._is_common(made, spot) or any(_starts_ranks(at) for at in (place, *(at for _, at in made.through))):
                 return None, []
@@ -125,23 +126,35 @@ class OwnValues:
         return None, parts
 
     def _behind(self, node: ast.expr, spot: Spot) -> Iterator[tuple[ast.AST, Spot]]:
-        """A step back. Not into what makes an object of which the value is only a part."""
-        if isinstance(node, ast.Attribute) and variable(node) is None:
-            yield from [(node.value, spot)] if node.attr in _PARTS else []
-        elif isinstance(node, ast.Name):
-            found = [*before(self._slice, node, spot)]
-            yield from found or self._passed(node.id, spot)
-        elif not isinstance(node, ast.Call) or self._slice.function(node, spot) is not None:
-            yield from before(self._slice, node, spot)
-        elif called_name(node) in _CARRIES:
-            owner = node.func.value if isinstance(node.func, ast.Attribute) else None
-            yield from ((item, spot) for item in node.args)
-            yield from [(owner, spot)] if owner is not None and ast.unparse(owner) not in MODULES else []
+        """A step back. Not into what makes an object of which the value is only a part.
 
-    def _passed(self, name: str, spot: Spot) -> Iterator[tuple[ast.AST, Spot]]:
+        What may stand in for another value (`given or draw()`) counts only where that is known to be None.
+        """
+        if isinstance(node, ast.BoolOp):
+            yield node.values[0], spot
+        elif isinstance(node, ast.Attribute) and variable(node) is None:
+            yield from [(node.value, spot)] if node.attr in _PARTS else []
+        elif isinstance(node, (ast.Name, ast.Attribute)):
+            found = [*before(self._slice, node, spot)]
+            yield from (found or self._passed(node, spot)) if len(found) <= 1 else ()
+        elif isinstance(node, ast.Call) and self._slice.function(node, spot) is not None:
+            yield from before(self._slice, node, spot)
+        elif isinstance(node, ast.Call):
+            owner = node.func.value if isinstance(node.func, ast.Attribute) else None
+            carries = called_name(node) in _CARRIES
+            yield from ((item, spot) for item in node.args if carries)
+            yield from [(owner, spot)] if carries and owner is not None and ast.unparse(owner) not in MODULES else []
+        elif isinstance(node, ast.List) and not node.elts:
+            yield from before(self._slice, node, spot)
+        elif not isinstance(node, ast.IfExp):
+            yield from ((item, spot) for item in _inside(node))
+
+    def _passed(self, node: ast.expr, spot: Spot) -> Iterator[tuple[ast.AST, Spot]]:
         """What the only call of a function passes for a parameter, in another file of the program."""
-        function = spot.scope
-        if not isinstance(function, ast.FunctionDef) or name not in parameters(function) or spot.call is not None:
+        function, name = spot.scope, variable(node)
+        if not isinstance(function, ast.FunctionDef) or name is None or spot.call is not None:
+            return
+        if name not in parameters(function):
             return
         called = only_call(self._files, function)
         value = called.argument(function, name) if called is not None else None
@@ -195,6 +208,15 @@ class OwnValues:
         if not isinstance(call, ast.Call) or rank_branch(spot.tree, call.lineno) is None:
             return False
         return self._slice.function(call, spot) is not None
+
+
+def _inside(node: ast.AST) -> Iterator[ast.expr]:
+    """What an expression is made of, down to variables, calls and choices."""
+    for item in ast.iter_child_nodes(node):
+        if isinstance(item, (ast.Name, ast.Attribute, ast.Call, ast.BoolOp, ast.IfExp)):
+            yield item
+        else:
+            yield from _inside(item)
 
 
 def iter_spots(slice_: Slice) -> Iterator[Spot]:

@@ -176,6 +176,32 @@ def test_rank_that_looks_alone(made: str, named: bool, tmp_path: Path) -> None:
     assert own is None or (own.alone == said and own.path == "path" and not own.of_all)
 
 
+CHOICE = """\
+def main(given, root):
+    name = {0}
+    while not os.path.exists(f"{{root}}/{{name}}"):
+        time.sleep(1)
+main({1}, "/data")
+"""
+
+
+@pytest.mark.parametrize("given", ["None", "os.environ.get('RUN')", "'run-7'", "parse_args().run"])
+@pytest.mark.parametrize(
+    "made",
+    [
+        "given or uuid.uuid4().hex",
+        "uuid.uuid4().hex if given is None else given",
+        "f'{given or uuid.uuid4()}.bin'",
+        "given\n    if not name: name = uuid.uuid4().hex",
+    ],
+)
+def test_draw_in_place_of_what_may_be_given_needs_that_nothing_is(given: str, made: str, tmp_path: Path) -> None:
+    """A name from the environment is the same on all ranks."""
+    more = made.count("\n")
+    own = found(tmp_path, CHOICE.format(made, given), ((7 + more, "main"), (8 + more, "<module>")))
+    assert own is None if given != "None" or more else own is not None
+
+
 def test_path_that_the_rank_draws_in_its_own_branch_is_not_each_ranks(tmp_path: Path) -> None:
     """The look-alike."""
     source = ALONE.format("pass").replace("        wait_for(path)", "        path = fresh(); wait_for(path)")
