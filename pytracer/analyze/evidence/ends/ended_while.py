@@ -69,6 +69,13 @@ def own_path_at(job: JobView, view: ProcessView) -> OwnPath | None:
     return own_path(view.process.snapshot, frames, test) if test is not None else None
 
 
+def own_path_alone(view: ProcessView) -> OwnPath | None:
+    """Of a rank that looked for a file in a loop by itself: why each has another path for it."""
+    polled = polled_by(view)
+    test = polled_test(view, polled) if polled is not None else None
+    return own_path(view.process.snapshot, program_stack(view), test) if test is not None else None
+
+
 def polled_words(job: JobView, view: ProcessView, polled: Polled, own: OwnPath | None) -> str:
     """`slept at train.py:9 in wait, in the loop `while not path.exists()` (line 8). At a time limit, SIGTERM ended it`.
 

@@ -8,31 +8,23 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 import msgspec
 from msgspec import structs
 
 from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.slicing.files import program_files
-from pytracer.analyze.evidence.slicing.own_values import OwnValue, OwnValues
+from pytracer.analyze.evidence.slicing.own_values import STORE_SETS, OwnValue, OwnValues, is_handed_out, iter_spots
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on, passed_values
 from pytracer.analyze.evidence.syntax.scopes import scope_of
-from pytracer.analyze.evidence.waits.waited_object import last_name
 from pytracer.analyze.naming import line_in
 from pytracer.analyze.view import JobView, ProcessView
 
 _TIMEOUT = re.compile(r"wait timeout after \d+ ?ms, keys: |Timeout waiting for key")
 _WAITS = ("wait", "get", "multi_get")
-_SETS = ("set", "add", "append", "multi_set", "compare_set")
-_SENDS = frozenset(
-    {"send", "put", "put_nowait", "write", "write_text", "dump", "send_object_list", "isend", "rpc_sync", "rpc_async"}
-    | {"Popen", "run", "Process", "broadcast", "broadcast_object_list", "scatter_object_list", "all_gather_object"}
-    | {"gather_object", "setdefault", "putenv", *_SETS}
-)
-_STABLE = "getpid"  # each call gives the process the same
 _DEEPEST = 6
 _PREFIX = 2  # arguments of PrefixStore
 _Key = tuple[ast.expr, Spot]
@@ -86,7 +78,7 @@ def own_key(job: JobView, view: ProcessView) -> OwnKey | None:
     keys = [*_keys(slice_, waits[0], spot)]
     for key, at in keys:
         value, _ = search.of(key, at)
-        if value is None or _is_handed_out(files, value):
+        if value is None or is_handed_out(files, value):
             continue
         found = _setter(search, slice_, files, waits[0], spot, value)
         return OwnKey(value, *found, spot.file) if found is not None else None
@@ -119,7 +111,7 @@ def _setter(
     found: list[tuple[str, int]] = []
     for file, tree in files.items():
         for call in ast.walk(tree):
-            if not isinstance(call, ast.Call) or called_name(call) not in _SETS or not _is_of_object(call):
+            if not isinstance(call, ast.Call) or called_name(call) not in STORE_SETS or not _is_of_object(call):
                 continue
             at = _spot(slice_, file, tree, call.lineno)
             if not forms & {*_forms(slice_, call.args[0], at)}:
@@ -132,12 +124,9 @@ def _setter(
 
 def _spot(slice_: Slice, file: str, tree: ast.Module, line: int) -> Spot:
     """Of a line; in the function of a frame with what that one was given."""
-    scope, depth = scope_of(tree, line), 0
-    while (own := slice_.spot(depth)) is not None:
-        if own.file == file and own.scope is scope:
-            return structs.replace(own, line=line)
-        depth += 1
-    return Spot(file, tree, scope, line)
+    scope = scope_of(tree, line)
+    own = next((item for item in iter_spots(slice_) if item.file == file and item.scope is scope), None)
+    return structs.replace(own, line=line) if own is not None else Spot(file, tree, scope, line)
 
 
 def _forms(slice_: Slice, key: ast.expr, spot: Spot, depth: int = 0) -> Iterator[str]:
@@ -165,25 +154,3 @@ def _form(key: ast.AST) -> str:
     if isinstance(key, ast.BinOp) and isinstance(key.op, ast.Add):
         return _form(key.left) + _form(key.right)
     return "{}"
-
-
-def _is_handed_out(files: Mapping[str, ast.Module], value: OwnValue) -> bool:
-    """Whether the program may send it, or write it where another rank reads it."""
-    names = {name.rpartition(".")[2] for name in value.names}
-    stable = ast.unparse(value.call) if called_name(value.call) == _STABLE else None
-    nodes = (node for tree in files.values() for node in ast.walk(tree))
-    return any(_names(item, names, stable) for node in nodes for item in _sent(node))
-
-
-def _sent(node: ast.AST) -> Sequence[ast.expr]:
-    """What a call sends: of `store.set(key, value)` the value."""
-    if isinstance(node, ast.Assign) and "environ" in ast.unparse(node.targets[0]):
-        return [node.value]
-    if not isinstance(node, ast.Call) or called_name(node) not in _SENDS:
-        return ()
-    return passed_values(node)[called_name(node) in _SETS :]
-
-
-def _names(node: ast.expr, names: Collection[str], call: str | None) -> bool:
-    parts = (item for item in ast.walk(node) if isinstance(item, (ast.Name, ast.Attribute)))
-    return any(last_name(item) in names for item in parts) or (call is not None and call in ast.unparse(node))

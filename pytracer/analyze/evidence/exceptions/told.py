@@ -22,6 +22,7 @@ from pytracer.analyze.evidence.exceptions.shared_offsets import shared_offset
 from pytracer.analyze.evidence.exceptions.spent_senders import spent_sender
 from pytracer.analyze.evidence.exceptions.store_servers import store_server
 from pytracer.analyze.evidence.exceptions.unmade import not_loaded, unmade_error
+from pytracer.analyze.evidence.exceptions.unmet_paths import unmet_path
 from pytracer.analyze.evidence.failing.explained import Explanation, explained, involved
 from pytracer.analyze.evidence.limits.words import limit_reason
 from pytracer.analyze.evidence.phrases import error_at_words
@@ -148,6 +149,9 @@ def explanation_of(job: JobView, told: Told) -> Explanation:
         key = own_key(job, view)
         if key is not None:
             return Explanation(key.advice, key.subject, behind=key.behind)
+        path = unmet_path(job, view)
+        if path is not None:
+            return Explanation(path.repair, path.alone)
         spent = spent_sender(job, view)
         if spent is not None:
             return Explanation(spent.advice, spent.subject, of_limit=True, line=spent.line, evidence=spent.evidence)

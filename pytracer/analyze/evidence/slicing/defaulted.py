@@ -20,8 +20,11 @@ from pytracer.analyze.evidence.syntax.scopes import parameters
 _BOTH = 2
 
 
-def defaulted(slice_: Slice, made: Made) -> Made:
-    """Beyond such a choice; as it was where there is none, or where something may have been passed."""
+def defaulted(slice_: Slice, made: Made, *, calls: bool = True) -> Made:
+    """Beyond such a choice; as it was where there is none, or where something may have been passed.
+
+    `calls`: also through what functions of the program return.
+    """
     node, spot = made.node, made.spot
     chosen: tuple[ast.AST, Spot] | None = None
     if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or) and len(node.values) == _BOTH:
@@ -34,7 +37,7 @@ def defaulted(slice_: Slice, made: Made) -> Made:
         chosen = _set_below(slice_, node, spot)
     if chosen is None:
         return made
-    further = slice_.made(*chosen, calls=True)
+    further = slice_.made(*chosen, calls=calls)
     return Made(further.node, further.spot, (*made.through, (node, spot), *further.through))
 
 

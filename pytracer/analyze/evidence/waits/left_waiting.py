@@ -72,6 +72,8 @@ class LeftWaiting(msgspec.Struct, frozen=True):
     @property
     def _why(self) -> str:
         """What keeps join() from its end."""
+        if self.missed is None and self.idle:
+            return f"its other children waited for an item, so that nobody calls {DONE}() any more"
         if self.missed is None:
             return f"no worker was left that takes items and calls {DONE}()"
         skips = f"the exception skips `{self.missed.call}` ({self._line(self.missed.file, self.missed.line)})"
@@ -99,8 +101,8 @@ def left_waiting(job: JobView, child: ProcessView) -> LeftWaiting | None:
     if alive and (wait.kind not in _OF_QUEUES or not all(asks_for_item(item) for item in alive)):
         return None
     missed = _missed(child, parent, wait) if wait.kind == "undone" else None
-    if wait.kind == "undone" and alive and missed is None:
-        return None
+    if wait.kind == "undone" and alive and missed is None and child.raised:
+        return None  # the line of its exception shows no item
     return LeftWaiting(parent, wait, missed, len(alive), here)
 
 

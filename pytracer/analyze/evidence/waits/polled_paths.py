@@ -15,7 +15,7 @@ import msgspec
 
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.slicing.files import program_files
-from pytracer.analyze.evidence.slicing.own_values import MODULES, OwnValues
+from pytracer.analyze.evidence.slicing.own_values import MODULES, OwnValues, is_handed_out
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Made, Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
@@ -48,12 +48,22 @@ class OwnPath(msgspec.Struct, frozen=True):
         return f"Each {does} at another path, as {self.reason}"
 
     @property
+    def alone(self) -> str:
+        """The same of a rank that looks alone."""
+        return f"each rank {'has' if self.sure else 'may have'} a path of its own, as {self.reason}"
+
+    @property
     def advice(self) -> str:
         """What to change."""
+        return f"{self.repair} Give the loop a limit, after which it raises an error with the path."
+
+    @property
+    def repair(self) -> str:
+        """The same of a loop that has a limit."""
         make = "Make" if self.of_all else "If another rank is to write what each looks for, make"
         return (
             f"{make} `{self.path}` the same path on all ranks: {self.change}. Or let the ranks wait by dist.barrier() "
-            "in place of files. Give the loop a limit, after which it raises an error with the path."
+            "in place of files."
         )
 
 
@@ -76,7 +86,9 @@ def own_path(snapshot: Snapshot, frames: Sequence[PythonFrame], test: ast.expr) 
     of_all = _is_of_all(slice_, test, spot)
     if of_rank is not None:
         return OwnPath(ast.unparse(path), *of_rank, sure=True, of_all=of_all)
-    return OwnPath(ast.unparse(path), value.reason, value.change, value.sure, of_all) if value is not None else None
+    if value is None or is_handed_out(files, value):
+        return None
+    return OwnPath(ast.unparse(path), value.reason, value.change, value.sure, of_all)
 
 
 def _is_of_all(slice_: Slice, test: ast.expr, spot: Spot) -> bool:

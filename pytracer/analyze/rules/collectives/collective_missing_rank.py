@@ -47,9 +47,10 @@ from pytracer.analyze.collectives.time_limits import time_limit
 from pytracer.analyze.collectives.unreceived_sends import UnreceivedSend, lost_message
 from pytracer.analyze.collectives.work_loops import work_loop
 from pytracer.analyze.deaths.attribution import symptom_evidence, views_of
+from pytracer.analyze.evidence.ends.ended_while import own_path_alone
 from pytracer.analyze.evidence.exceptions.handled import handled_at_end
 from pytracer.analyze.evidence.exceptions.loaders import loading_words, slow_worker
-from pytracer.analyze.evidence.waits.busy import polled_by
+from pytracer.analyze.evidence.waits.busy import Polled, polled_by
 from pytracer.analyze.evidence.waits.ended_threads import EndedThread, ended_thread_evidence, thread_behind
 from pytracer.analyze.evidence.waits.wait_chain import Blocked, blocked
 from pytracer.analyze.evidence.waits.waits import wait_of, was_asleep
@@ -170,10 +171,15 @@ def _last_place(job: JobView, item: Absence, ranks: str) -> str:
     waits = blocked(job, view)
     polled = polled_by(view)
     works = work_loop(view) if polled is None else None
-    loop = f", {polled.words}" if polled is not None else f", in {works.words}" if works is not None else ""
+    loop = _polled_words(view, polled) if polled is not None else f", in {works.words}" if works is not None else ""
     slept = f"{'slept' if was_asleep(view) and works is None else 'was'} at {place_words(frame)}{loop}"
     did = waits.words if waits is not None else slept
     return f"; {at_its_end(view)}, {ranks} {did}"
+
+
+def _polled_words(view: ProcessView, polled: Polled) -> str:
+    own = own_path_alone(view)
+    return f", {polled.words}{f'; {own.alone}' if own is not None else ''}"
 
 
 def _advice(job: JobView, item: Absence, ranks: str) -> str:
@@ -236,7 +242,8 @@ def _late_advice(job: JobView, item: Absence, frame: PythonFrame, ranks: str) ->
     """With the branch on the rank that it was below, and with the time-out that the others had."""
     polled = polled_by(item.views[0])
     if polled is not None:
-        return f"{capital(ranks)} waited there by itself. {polled.advice}"
+        own = own_path_alone(item.views[0])
+        return f"{capital(ranks)} waited there by itself. {(own or polled).advice}"
     view = item.views[0]
     below, works = branch_at_end(view), work_loop(view)
     limit = time_limit(item.wait.call, item.wait.group, views_of(job, item.wait.waiters))

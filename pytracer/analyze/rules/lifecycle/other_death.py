@@ -71,6 +71,7 @@ from pytracer.analyze.evidence.phrases import (
     storage_evidence,
 )
 from pytracer.analyze.evidence.waits.ended_threads import ended_thread_evidence, lost_results, thread_behind
+from pytracer.analyze.evidence.waits.left_waiting import left_waiting
 from pytracer.analyze.evidence.waits.waits import wait_of
 from pytracer.analyze.naming import introduction, place_words
 from pytracer.analyze.platform.signals import (
@@ -185,6 +186,9 @@ class OtherDeath:
         workers = ended_workers(job, view) if judgement.found in _FROM_OUTSIDE else None
         if workers is not None:
             says, advice = f"{says}{workers.words}", workers.advice
+        left = left_waiting(job, view) if judgement.found == "exit" else None
+        if left is not None:
+            says, advice = f"{says}{left.words}", f"{advice} {left.advice}"
         if len(judgement.views) > 1:
             says = says.replace("was ended", "were ended", 1) if says.startswith("was ended") else says
         evidence = [

@@ -14,7 +14,9 @@ the end of the one that sent the tensor: the line that put it, and the line that
 named where the source shows them.
 
 A pool of concurrent.futures is called broken, too, where it could not load what a worker had sent: nobody had died. Of
-an exception whose class cannot be called with its `args` alone, the worker, its line and the constructor are named.
+an exception whose class cannot be called with its `args` alone, the worker, its line and the constructor are named. A
+key of a store, or a path, that a rank waits for in vain may be another one on each rank: where the source shows a draw,
+its line is named.
 
 Forked workers of a DataLoader share the position of a file that their dataset opened before: one moves it while
 another one reads. Where a label, an index or a key of a batch cannot be, and the source shows such a file, that is

@@ -1,14 +1,18 @@
-"""other-death: ranks that slept and looked for files in one loop, until a time limit ended them."""
+"""Ranks that slept and looked for files in a loop, until a time limit ended them: all of them, or one alone."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from pytracer.analyze.engine import build_report
+from tests.support import scenarios as s
 from tests.support.deaths import advice, summary, verdict
-from tests.support.standing import in_native, parent, stopped
+from tests.support.standing import EXIT, in_native, parent, stopped
 from tests.support.synth import Box, Frame
+from tests.unit.analyze.rules.test_collectives import late
 from tests.unit.analyze.rules.test_waited_objects import of
 
 STAGE = """\
@@ -42,3 +46,36 @@ def test_process_alone_has_no_path_that_is_another_one(run: Path) -> None:
     report = in_native(run, stopped(parent(), [("wait", script, 6), ("<module>", script, 7)]), native="pysleep")
     assert "another path" not in summary(report)
     assert verdict(report) == ("hang", "possible")
+
+
+ALONE = """\
+def meet(rank):
+    path = os.path.join("/data", {0})
+    if rank == 0:
+        open(path, "w").close()
+    while not os.path.exists(path):
+        time.sleep(0.1)
+meet(1)
+"""
+
+
+@pytest.mark.parametrize(("name", "own"), [("f'{os.getpid()}.done'", True), ("'all.done'", False)])
+def test_rank_that_looks_for_a_file_alone_while_the_others_wait_for_it(name: str, own: bool, run: Path) -> None:
+    """missing-rank: the path is another one on the rank that writes it; the look-alike's is the same."""
+    script = of(run, "import os, time\n" + ALONE.format(name))
+    job, stack = late(), [("meet", script, 7), ("<module>", script, 8)]
+    job.boxes[1].at(7900).signal_seen(15, 99).crash(0, code=0, state=EXIT, python=stack, native=[(s.PYTHON, 0x1000)])
+    loaded = job.job(run)
+    rank = next(item for item in loaded.processes if item.rank == 1)
+    ending = rank.snapshot.ending
+    assert ending is not None
+    frames = tuple(replace(frame, function="time_sleep") for frame in ending.native_stack)
+    snapshot = replace(rank.snapshot, ending=replace(ending, native_stack=frames))
+    processes = tuple(replace(rank, snapshot=snapshot) if item is rank else item for item in loaded.processes)
+    report = build_report(replace(loaded, processes=processes))
+    has = "; each rank has a path of its own, as line 3 (`os.getpid`) gives each process another one."
+    assert verdict(report)[0] == "missing-rank"
+    assert "in the loop `while not os.path.exists(path)` (line 6)" in summary(report)
+    assert summary(report).endswith(has) == own
+    assert ("make `path` the same path on all ranks: make it on rank 0" in advice(report)) == own
+    assert ("Compare the path with that of whoever writes it" in advice(report)) == (not own)

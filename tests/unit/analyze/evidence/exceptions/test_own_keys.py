@@ -26,6 +26,8 @@ def publish(store, rank, limit):
         store.wait([f"job/{{tag}}/ready"], limit)
 def main(store, rank):
     publish(store, rank, 5)
+def fresh():
+    return uuid.uuid4().hex
 main(1, 1)
 """
 SESSION = """\
@@ -63,7 +65,7 @@ def published(run: Path, made: str, more: str = "", **how: Any) -> Report:
     text = PLAIN.format(made=made)
     extra = made.count("\n")
     at = len(HEAD.splitlines())
-    way = {at + 7 + extra: "publish", at + 9 + extra: "main", at + 10 + extra: "<module>"}
+    way = {at + 7 + extra: "publish", at + 9 + extra: "main", at + 12 + extra: "<module>"}
     return raised(run, text + more, way, **how)
 
 
@@ -101,6 +103,7 @@ def test_key_that_each_rank_draws_is_told_with_the_lines_that_draw_and_set_it(ma
         "tag = uuid.uuid4().hex\n    store.set(f'tag/{rank}', tag)",  # the others may have read it
         "tag = os.getpid()\n    store.set('pid', str(os.getpid()))",
         "if rank == 1:\n        tag = uuid.uuid4().hex",  # one rank alone
+        "if rank == 1:\n        tag = fresh()",
     ],
 )
 def test_key_that_the_ranks_share_or_may_share_is_not_told(made: str, run: Path) -> None:
@@ -113,7 +116,7 @@ def test_key_that_no_line_sets_in_this_form_is_not_told(run: Path) -> None:
     """The look-alike: another key with the same part."""
     other = PLAIN.replace('f"job/{{tag}}/ready", "1"', 'f"job/{{tag}}/begun", "1"')
     made = "tag = uuid.uuid4().hex"
-    way = {10: "publish", 12: "main", 13: "<module>"}
+    way = {10: "publish", 12: "main", 15: "<module>"}
     assert "another key" not in summary(raised(run, other.format(made=made), way))
 
 

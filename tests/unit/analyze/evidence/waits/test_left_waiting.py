@@ -191,3 +191,26 @@ def test_queue_of_results_that_idle_workers_do_not_fill_is_told(run: Path) -> No
     """Its item was with the worker that died."""
     report = joins(run, PLAIN, asking(run), wait=ASKS)
     assert summary(report).endswith("until a time limit ended it, while its other children waited for an item.")
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_worker_that_failed_without_a_recorded_exception_is_told_with_the_join(others: int, run: Path) -> None:
+    """As of a class derived from Process with a run() of its own: a status is all that is known."""
+    own = run / "train.py"
+    own.write_text(MAIN)
+    os.utime(own, (0, 0))
+    failed = Box(pid=102, ppid=101).versions(torch="2.13.0").at(5_000).exit(1)
+    idle = [asking(run)] * others
+    report = ended(run, stopped(parent(), [*JOIN, ("build", str(own), 6)]), failed, *idle)
+    why = (
+        "its other children waited for an item, so that nobody" if others else "no worker was left that takes items and"
+    )
+    assert f" until a time limit ended it: {why} calls task_done()" in summary(report)
+    assert advice(report).endswith("in place of it wait in a loop that looks at the workers' `exitcode`.")
+
+
+def test_worker_that_ended_in_order_is_not_blamed(run: Path) -> None:
+    """The look-alike: `undone_items` has it."""
+    failed = Box(pid=102, ppid=101).versions(torch="2.13.0").at(5_000).exit(0)
+    report = ended(run, stopped(parent(), [*JOIN, ("build", s.SCRIPT, 6)]), failed)
+    assert "until a time limit ended it" not in summary(report)

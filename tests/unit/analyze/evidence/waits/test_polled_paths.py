@@ -139,3 +139,70 @@ main()
 def test_condition_may_ask_by_a_method_of_the_program(part: str, named: bool, tmp_path: Path) -> None:
     own = found(tmp_path, READY.format(part), ((11, "join"), (13, "main"), (14, "<module>")))
     assert (own is not None) == named
+
+
+ALONE = """\
+def wait_for(path):
+    while not os.path.exists(path):
+        time.sleep(1)
+def fresh():
+    return f"/data/{{uuid.uuid4().hex}}"
+def main(rank, store):
+    {0}
+    if rank == 0:
+        open(path, "w").write("1")
+    else:
+        wait_for(path)
+main(0, 1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "named"),
+    [
+        ("path = fresh()", True),
+        ("path = '/data/one'", False),
+        ("path = fresh() if rank == 0 else store.get('path')", False),
+        ("path = fresh(); store.set('path', path)", False),
+        ("path = fresh(); send(json.dump({'path': path}, pipe))", False),
+        ("path = fresh(); json.dump([1], path)", True),
+    ],
+)
+def test_rank_that_looks_alone(made: str, named: bool, tmp_path: Path) -> None:
+    """In a branch of its own; what it drew is another one on each rank, unless it may have sent it."""
+    own = found(tmp_path, ALONE.format(made), ((6, "wait_for"), (14, "main"), (15, "<module>")))
+    assert (own is not None) == named
+    said = "each rank has a path of its own, as line 8 (`uuid.uuid4`) gives each process another one"
+    assert own is None or (own.alone == said and own.path == "path" and not own.of_all)
+
+
+CHOICE = """\
+def main(given, root):
+    name = {0}
+    while not os.path.exists(f"{{root}}/{{name}}"):
+        time.sleep(1)
+main({1}, "/data")
+"""
+
+
+@pytest.mark.parametrize("given", ["None", "os.environ.get('RUN')", "'run-7'", "parse_args().run"])
+@pytest.mark.parametrize(
+    "made",
+    [
+        "given or uuid.uuid4().hex",
+        "uuid.uuid4().hex if given is None else given",
+        "f'{given or uuid.uuid4()}.bin'",
+        "given\n    if not name: name = uuid.uuid4().hex",
+    ],
+)
+def test_draw_in_place_of_what_may_be_given_needs_that_nothing_is(given: str, made: str, tmp_path: Path) -> None:
+    """A name from the environment is the same on all ranks."""
+    more = made.count("\n")
+    own = found(tmp_path, CHOICE.format(made, given), ((7 + more, "main"), (8 + more, "<module>")))
+    assert own is None if given != "None" or more else own is not None
+
+
+def test_path_that_the_rank_draws_in_its_own_branch_is_not_each_ranks(tmp_path: Path) -> None:
+    """The look-alike."""
+    source = ALONE.format("pass").replace("        wait_for(path)", "        path = fresh(); wait_for(path)")
+    assert found(tmp_path, source, ((6, "wait_for"), (14, "main"), (15, "<module>"))) is None
