@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pytracer.record.bootstrap.dynamo import is_compiling, unseen, unseen_frame
 
 T = TypeVar("T")
+_INHERITED = object()  # in place of an original that a base has
 
 
 class Patches:
@@ -17,10 +18,17 @@ class Patches:
     def __init__(self) -> None:
         self._made: list[tuple[object, str, object, object]] = []
 
-    def replace(self, owner: object, name: str, replacement: Callable[..., object]) -> None:
-        """Sets `owner.name` and keeps the original. torch.compile does not compile the replacement."""
-        unseen_frame(replacement)
-        self._made.append((owner, name, owner.__dict__.get(name, getattr(owner, name)), replacement))
+    def replace(
+        self, owner: object, name: str, replacement: Callable[..., object] | classmethod[Any, Any, Any]
+    ) -> None:
+        """Sets `owner.name` and keeps the original. torch.compile does not compile the replacement.
+
+        Raises:
+            AttributeError: There is nothing to replace.
+        """
+        getattr(owner, name)
+        unseen_frame(replacement.__func__ if isinstance(replacement, classmethod) else replacement)
+        self._made.append((owner, name, owner.__dict__.get(name, _INHERITED), replacement))
         setattr(owner, name, replacement)
 
     def after(self, owner: object, name: str, note: Callable[[T], object]) -> None:
@@ -45,5 +53,9 @@ class Patches:
         """Undoes all replacements, last first."""
         while self._made:
             owner, name, original, replacement = self._made.pop()
-            if owner.__dict__.get(name) is replacement:
+            if owner.__dict__.get(name) is not replacement:
+                continue
+            if original is _INHERITED:
+                delattr(owner, name)
+            else:
                 setattr(owner, name, original)

@@ -9,7 +9,7 @@ import importlib
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from types import TracebackType
+from types import FunctionType, TracebackType
 from typing import TYPE_CHECKING
 
 from pytracer._library_files import counted_as_program
@@ -91,21 +91,40 @@ def _wrap_processes(box: Core, hook: Callable[..., object]) -> None:
         return
     from multiprocessing.process import BaseProcess, current_process
 
-    run = BaseProcess.run
     name = current_process().name
     if name != "MainProcess":  # started by spawn, and torch is imported by what it runs
         _write_name(box, name)
+    recorded = 0
 
-    @functools.wraps(run)
-    def run_and_record(self: BaseProcess) -> None:
-        _write_name(box, self.name)
-        try:
-            run(self)
-        except Exception as error:  # multiprocessing prints it and exits with 1; excepthook is not called
-            write(box, error, error.__traceback__)
-            raise
+    def recording(run: Callable[..., object]) -> Callable[..., object]:
+        @functools.wraps(run)
+        def run_and_record(self: BaseProcess, /, *args: object, **keywords: object) -> object:
+            nonlocal recorded
+            _write_name(box, self.name)
+            try:
+                return run(self, *args, **keywords)
+            except Exception as error:  # multiprocessing prints it and exits with 1; excepthook is not called
+                if recorded != id(error):  # a run() that calls that of its base
+                    recorded = id(error)
+                    write(box, error, error.__traceback__)
+                raise
 
-    _patches.replace(BaseProcess, "run", run_and_record)
+        return run_and_record
+
+    def wrap_own(kind: type[BaseProcess]) -> None:
+        run = kind.__dict__.get("run")
+        if isinstance(run, FunctionType) and _installed is hook:
+            _patches.replace(kind, "run", recording(run))
+
+    def init_subclass(kind: type[BaseProcess], /, **keywords: object) -> None:
+        super(BaseProcess, kind).__init_subclass__(**keywords)
+        wrap_own(kind)
+
+    waiting: list[type[BaseProcess]] = [BaseProcess]
+    for kind in waiting:  # those that were made before
+        wrap_own(kind)
+        waiting += kind.__subclasses__()
+    _patches.replace(BaseProcess, "__init_subclass__", classmethod(init_subclass))
 
 
 def _wrap_pool(box: Core, hook: Callable[..., object], module: str, name: str) -> None:

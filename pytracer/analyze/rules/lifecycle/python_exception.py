@@ -209,7 +209,8 @@ def _advice(
 
 def _top(view: ProcessView) -> str:
     """A child of multiprocessing's has the program's own top in its parent."""
-    is_child = any((frame.file or "").endswith(_PROCESS) for frame in view.exception_stack)
+    is_named = view.work is not None and view.work.found == "recorded"  # run() of a class of the program's own
+    is_child = is_named or any((frame.file or "").endswith(_PROCESS) for frame in view.exception_stack)
     return "process" if is_child else "program"
 
 
