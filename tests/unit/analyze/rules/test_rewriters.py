@@ -103,7 +103,7 @@ OF_TWO = [("main", "train", 7), ("<module>", "train", 9)]
 @pytest.mark.parametrize(
     ("then", "mode", "says"),
     [
-        ("store.put(b)", '"wb"', 'line 6 in main (`store.put(b)`) rewrites it by store.py:5 (`with open(self.path, "wb"'),
+        ("store.put(b)", '"wb"', 'line 6 in main (`store.put(b)`) rewrites it by store.py:5 (`with open(self.path'),
         ("store.cut(b)", '"wb"', "line 6 in main (`store.cut(b)`) shortens it by store.py:11 (`f.truncate(n)`)"),
         ("other.put(b)", '"wb"', None),
         ("store.put(b)", '"r+b"', None),
