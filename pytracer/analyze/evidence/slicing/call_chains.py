@@ -195,7 +195,7 @@ def spot_of(chain: Sequence[Step]) -> Spot | None:
 
 
 def chain_of(snapshot: Snapshot, frames: Sequence[PythonFrame]) -> Chain:
-    """Of the frames of a stack, the innermost first; those that have the function of the one around them are left out."""
+    """Of the frames of a stack, the innermost first, without those that have the function of the one around them."""
     return tuple(_steps(snapshot, frames))
 
 

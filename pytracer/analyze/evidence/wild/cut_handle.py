@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pytracer.analyze.address_space.referrers import STATE_REGISTERS
 from pytracer.analyze.evidence.lifetime.variables import line_words, program_frames
 from pytracer.analyze.evidence.own_code.passed_memory import called_by_ctypes
-from pytracer.analyze.evidence.phrases import access_verb
 from pytracer.analyze.evidence.own_code.unset_restype import UnsetRestype, may_set, unset_restype
+from pytracer.analyze.evidence.phrases import access_verb
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.makers import makers
 from pytracer.analyze.evidence.slicing.slice import Slice
