@@ -17,8 +17,9 @@ What to do: find who writes to the file; lines of the program that write or trun
 a new file aside and rename it over the old one: mappings of the old one then stay whole. A file that ranks share is
 created by one of them, before the others open it.
 
-How it can be wrong: a line that rewrites the file is known from the source, not that it ran. Where the size at the crash is not known, the size now is taken, and the file may have changed in
-between. The rest of the last, partial page can be read and does not fault.
+How it can be wrong: a line that rewrites the file is known from the source, not that it ran. Where the size at the
+crash is not known, the size now is taken, and the file may have changed in between. The rest of the last, partial page
+can be read and does not fault.
 """
 
 from __future__ import annotations
