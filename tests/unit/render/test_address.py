@@ -41,3 +41,12 @@ def test_who_freed_it_is_told_where_no_number_led_there(facts: tuple[r.Fact, ...
 def test_who_freed_it_is_told_where_the_number_is_not_certain() -> None:
     assert "freed     " in row("likely", LARGE)
     assert "leads" not in row("certain", LARGE, storage=r.StorageReport(base="0x1000", nbytes=64, state="live"))
+
+
+@pytest.mark.parametrize(("origin", "label"), [("numpy", "made      "), ("blob", "made      "), (None, "allocated ")])
+def test_memory_of_others_was_not_allocated_where_the_tensor_was_made(origin: str | None, label: str) -> None:
+    made = r.Origin(python=r.PythonFrame(function="decode", file="/job/codec.py", line=66))
+    storage = r.StorageReport(
+        base="0x368e4710", nbytes=4096, offset_bytes=32, state="live", origin=origin, allocated=made
+    )
+    assert f"\n{label}/job/codec.py:66" in row("likely", storage=storage)
