@@ -8,6 +8,7 @@ calls shows that the file can have been mapped by then.
 from __future__ import annotations
 
 import ast
+import copy
 import fnmatch
 import os
 import re
@@ -36,6 +37,7 @@ _LEAST = 3  # characters of a name that are shown
 _UNKNOWN = re.compile(r"\{.*? \d+ (\d+)\}")  # as path_parts writes what the source does not show, of which scope
 _ADDED = {"save": ".npy", "savez": ".npz", "savez_compressed": ".npz"}
 _CUTS = ("truncate",)
+_OF_PATHS = {"os", "osp", "path", "pathlib", "Path", "str"}  # names that mean the same in every file
 
 
 class Rewriter(msgspec.Struct, frozen=True):
@@ -189,16 +191,33 @@ def _parts(back: Slice, call: ast.Call, given: ast.expr | None, chain: Chain) ->
     plain = _whole_parts(back, given, spot)
     above = spot_of(chain[:-1])
     called = chain[-2].given if len(chain) > 1 else None
-    if isinstance(given, ast.Attribute) and ast.unparse(given.value) == "self" and above is not None:
-        # The attribute of the object whose method was called: another one may have another path.
-        receiver = called.func.value if called is not None and isinstance(called.func, ast.Attribute) else None
-        if receiver is not None and ast.unparse(receiver) != "self":
-            node = ast.copy_location(ast.Attribute(receiver, given.attr, ast.Load()), receiver)
-            known = _whole_parts(back, node, above)
-            plain = known if not any(_UNKNOWN.search(item) for item in known) else plain
+    node = _of_receiver(given, called) if called is not None else None
+    if node is not None and above is not None:
+        known = _whole_parts(back, node, above)
+        plain = known if not any(_UNKNOWN.search(item) for item in known) else plain
     owner = ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) else None
     added = _ADDED.get(called_name(call) or "", "") if owner in ("np", "numpy") else ""
     return (*plain[:-1], plain[-1] + added) if plain and added and not plain[-1].endswith(added) else plain
+
+
+def _of_receiver(given: ast.expr, called: ast.Call) -> ast.expr | None:
+    """`store.path` of `self.path` in a method that `store.put()` calls: another object may have another path."""
+    receiver = called.func.value if isinstance(called.func, ast.Attribute) else None
+    names = {item.id for item in ast.walk(given) if isinstance(item, ast.Name)}
+    if receiver is None or "self" not in names or names - {"self"} - _OF_PATHS or ast.unparse(receiver) == "self":
+        return None
+    return ast.fix_missing_locations(ast.copy_location(_Receiver(receiver).visit(copy.deepcopy(given)), receiver))
+
+
+class _Receiver(ast.NodeTransformer):
+    """Puts the object of the caller where a method has `self`."""
+
+    def __init__(self, receiver: ast.expr) -> None:
+        self._receiver = receiver
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        """See ast.NodeTransformer."""
+        return self._receiver if node.id == "self" else node
 
 
 def _whole_parts(back: Slice, node: ast.expr, spot: Spot) -> tuple[str, ...]:

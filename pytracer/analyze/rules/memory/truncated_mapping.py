@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytracer._text import count_words
+from pytracer._text import capital, count_words
 from pytracer.analyze.address_space.mapped_file import MappedFile, mapped_file, truncation_confidence
 from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.lifetime.each_rank import CreatedByEach, created_by_each
@@ -115,7 +115,7 @@ def _advice(view: ProcessView, file: MappedFile, created: CreatedByEach | None) 
     mapper = file_mapper(view, file.path)
     if writer is not None and only_before(view, file.path, writer.at):
         return (
-            f"The program writes the file only before it maps it, by {writer.brief}: look for another process that "
+            f"{capital(writer.brief)} writes the file only before it is mapped: look for another line or process that "
             f"does, such as a second run of the program. {_ASIDE}"
         )
     if writer is not None:

@@ -119,6 +119,17 @@ def test_the_object_of_another_file_is_followed_to_its_path(then: str, mode: str
     assert says is None or "while store.py:8 has it mapped" in summary(report)
 
 
+@pytest.mark.parametrize(("then", "same"), [("store.put(b)", True), ("other.put(b)", False)])
+def test_a_path_below_the_folder_of_an_object_is_that_objects(then: str, same: bool, run: Path) -> None:
+    store = STORE.replace("{mode}", '"wb"').replace("open(self.path", 'open(self.folder / "tokens.bin"')
+    store = store.replace("memmap(self.path", 'memmap(self.folder / "tokens.bin"')
+    store = store.replace('self.path = "/data/run/" + name', "self.folder = Path(name)")
+    source = MAIN.replace("{then}", then).replace('"tokens.bin"', '"/data/run"').replace('"valid.bin"', '"/data/older"')
+    report = died_in(run, OF_TWO, train=source, store=store)
+    assert ("line 6 in main (`store.put(b)`) rewrites it by store.py:5" in summary(report)) == same
+    assert same or ("rewrites" not in summary(report) and "may have written" not in summary(report))
+
+
 SHARDS = """def main(folder):
     for name in names:
         torch.save(rows, f"{folder}/{name}.bin")
