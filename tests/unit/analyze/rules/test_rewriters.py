@@ -161,3 +161,23 @@ def test_a_path_that_both_lines_make_alike_is_the_same(mapped: str, same: bool, 
     """Although what its folder is stands nowhere."""
     report = died_in(run, [("<module>", "train", 9)], train=SAVED.replace("{mapped!r}", repr(mapped)))
     assert ("; line 8 (`save(b)`) rewrites it by line 4 (`torch.save(" in summary(report)) == same
+
+
+CACHED = """FILE = "/data/run/tokens.bin"
+def get():
+    {guard}
+        np.memmap(FILE, mode="w+", shape=(9,))
+    return np.memmap(FILE, mode="r")
+a = get()
+b = get()
+a.sum()
+"""
+
+
+@pytest.mark.parametrize(
+    ("guard", "again"),
+    [("if fresh:", True), ("if not os.path.exists(FILE):", False), ("if CACHE.get(FILE) is None:", False)],
+)
+def test_what_makes_only_a_missing_file_rewrites_none(guard: str, again: bool, run: Path) -> None:
+    report = died_in(run, [("<module>", "train", 8)], train=CACHED.replace("{guard}", guard))
+    assert ("rewrites" in summary(report)) == again and "may have written" not in summary(report)
