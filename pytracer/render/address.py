@@ -15,6 +15,7 @@ from pytracer.report import job as r
 _CALLERS = 3
 _MISSED = ("past-storage", "before-storage")
 _FOUND = {"guessed": " (nearest storage, guessed)", "guard": ", in a guard"}
+_OF_OTHERS = ("numpy", "buffer", "dlpack", "blob")
 
 
 def memory_text(subject: r.ProcessReport, verdict: r.Verdict) -> Text | None:
@@ -91,7 +92,9 @@ def storage_text(
     add_use(text, storage.names or [], bucket, unit)
     for line in holder_lines(storage):
         text.append(f"\n{line}")
-    for label, origin in (("allocated", storage.allocated), ("freed", storage.freed)):
+    # A tensor was made there of memory that had been allocated elsewhere, or, of a wrong address, never.
+    made = "made" if storage.origin in _OF_OTHERS else "allocated"
+    for label, origin in ((made, storage.allocated), ("freed", storage.freed)):
         if origin is not None:
             text.append(f"\n{label:<9} ", style="cyan")
             text.append(origin_words(origin, thread))

@@ -53,3 +53,12 @@ def test_memory_that_a_living_tensor_claims_and_that_does_not_exist_is_said_to_b
     assert text is not None
     assert text.plain.startswith("live storage of 64 bytes at 0x1000, 32 bytes in")
     assert ("no memory is mapped there" in text.plain) == is_said
+
+
+@pytest.mark.parametrize(("origin", "label"), [("numpy", "made      "), ("blob", "made      "), (None, "allocated ")])
+def test_memory_of_others_was_not_allocated_where_the_tensor_was_made(origin: str | None, label: str) -> None:
+    made = r.Origin(python=r.PythonFrame(function="decode", file="/job/codec.py", line=66))
+    storage = r.StorageReport(
+        base="0x368e4710", nbytes=4096, offset_bytes=32, state="live", origin=origin, allocated=made
+    )
+    assert f"\n{label}/job/codec.py:66" in row("likely", storage=storage)

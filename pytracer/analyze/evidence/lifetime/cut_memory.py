@@ -9,30 +9,38 @@ from __future__ import annotations
 import msgspec
 
 from pytracer._text import hex_addr
-from pytracer.analyze.evidence.lifetime.where_made import line_that_made, own_line
-from pytracer.analyze.evidence.own_code.missing_restype import MissingRestype, missing_restype
+from pytracer.analyze.evidence.lifetime.variables import program_frames
+from pytracer.analyze.evidence.lifetime.where_made import line_that_made
+from pytracer.analyze.evidence.own_code.unset_restype import UnsetRestype, native_call_behind, unset_restype
+from pytracer.analyze.evidence.slicing.files import program_files
+from pytracer.analyze.evidence.slicing.slice import Slice
+from pytracer.analyze.evidence.slicing.spots import Spot
+from pytracer.analyze.evidence.syntax.scopes import scope_of
 from pytracer.analyze.evidence.wild.truncated_address import HALF, is_half
+from pytracer.analyze.naming import LineWords
 from pytracer.analyze.tensors.origins import is_borrowed
+from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
+from pytracer.report.job import PythonFrame
 
 _WHOLE = 1 << 64
 
 
 class CutMemory(msgspec.Struct, frozen=True):
-    """`base`: where the tensor says that its memory begins; `made`: the line that made it, of what C `returned`."""
+    """`base`: where the tensor says that its memory begins; `made`: the line that made it.
+
+    `returned`: the function of C whose result that is, where the source shows it.
+    """
 
     base: int
     made: str | None
-    returned: MissingRestype | None = None
+    returned: UnsetRestype | None = None
 
     @property
     def summary(self) -> str:
         """Behind the headline."""
         if self.returned is not None:
-            return (
-                f"it was made of what {self.returned.function}() returned at {self.returned.at}, of whose address "
-                f"ctypes kept 32 bits, {hex_addr(self.base)}, as no restype is set for it"
-            )
+            return f"it was made of {hex_addr(self.base)}, the lower 32 bits of {self.returned.source}"
         return (
             f"it was made of the address {hex_addr(self.base)}, which has 32 bits, and this process has no memory "
             "there: the upper half was lost"
@@ -43,9 +51,8 @@ class CutMemory(msgspec.Struct, frozen=True):
         """What to change."""
         if self.returned is not None:
             return (
-                f"Set `{self.returned.function}.restype = ctypes.c_void_p` (or POINTER(...)) before "
-                f"{self.returned.at} calls it: without it ctypes takes the result for a C int, and keeps 32 bits of "
-                "the address."
+                f"{self.returned.repair}: without it ctypes takes the result for a C int, and keeps 32 bits of the "
+                "address, where this process has no memory."
             )
         line = f", before {self.made} makes a tensor of it" if self.made is not None else ""
         return (
@@ -62,6 +69,21 @@ def cut_memory(view: ProcessView) -> CutMemory | None:
         return None
     if any(item.start < HALF for item in crash.mappings):
         return None
-    frame = own_line(storage.allocated_by)
-    returned = missing_restype(view, frame.file, frame.line) if frame is not None else None
-    return CutMemory(storage.base % _WHOLE, line_that_made(view, storage.base, also_failing=True), returned)
+    made = line_that_made(view, storage.base, also_failing=True)
+    return CutMemory(storage.base % _WHOLE, made, _returned(view, made) if made is not None else None)
+
+
+def _returned(view: ProcessView, made: LineWords) -> UnsetRestype | None:
+    frames, at = program_frames(view), PythonFrame(file=made.file, line=made.line)
+    tree = syntax_tree(view.process.snapshot, at)
+    if tree is None or made.line is None:
+        return None
+    back = Slice(view.process.snapshot, frames)
+    place = Spot(made.file, tree, scope_of(tree, made.line), made.line)
+    own = (spot for depth in range(len(frames)) if (spot := back.spot(depth)) is not None)
+    spot = next((item for item in own if (item.file, item.line) == (made.file, made.line)), place)
+    called = native_call_behind(back, tree, made.line, spot)
+    if called is None:
+        return None
+    files = program_files(view.process.snapshot, [*frames, at])
+    return unset_restype(view, files, called[1].file, called[0], frames[0].file if frames else None)

@@ -8,6 +8,7 @@ calls shows that the file can have been mapped by then.
 from __future__ import annotations
 
 import ast
+import copy
 import fnmatch
 import os
 import re
@@ -25,7 +26,8 @@ from pytracer.analyze.evidence.slicing.files import first_file, program_files
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
-from pytracer.analyze.evidence.syntax.scopes import qualified_name
+from pytracer.analyze.evidence.syntax.loops import deciding_ifs
+from pytracer.analyze.evidence.syntax.scopes import own_nodes, qualified_name
 from pytracer.analyze.naming import LineWords, line_in
 from pytracer.analyze.tensors.source_lines import line_text
 from pytracer.analyze.view import ProcessView
@@ -36,6 +38,9 @@ _LEAST = 3  # characters of a name that are shown
 _UNKNOWN = re.compile(r"\{.*? \d+ (\d+)\}")  # as path_parts writes what the source does not show, of which scope
 _ADDED = {"save": ".npy", "savez": ".npz", "savez_compressed": ".npz"}
 _CUTS = ("truncate",)
+_OF_FILE = re.compile(r"exists|is_?file|getsize|st_size")
+_FIRST_TIME = re.compile(r"\bNone\b|^not |\bnot in\b")
+_OF_PATHS = {"os", "osp", "path", "pathlib", "Path", "str"}  # names that mean the same in every file
 
 
 class Rewriter(msgspec.Struct, frozen=True):
@@ -124,10 +129,14 @@ def rewriter(view: ProcessView, path: str) -> Rewriter | None:
 
 
 def only_before(view: ProcessView, path: str, at: PythonFrame) -> bool:
-    """Whether a line writes the very file, but only before the process maps it."""
+    """Whether a line writes the very file, but only before the process maps it, or where there is none."""
     uses = _all_uses(view, path)
     own = [item for item in uses.same if (item.file, item.call.lineno) == (at.file, at.line)]
-    return bool(own) and all(may_follow(item.chain, other.chain) is False for item in own for other in uses.maps)
+    return bool(own) and all(
+        any(_makes_missing(step) for step in item.chain)
+        or all(may_follow(item.chain, other.chain) is False for other in uses.maps)
+        for item in own
+    )
 
 
 def _all_uses(view: ProcessView, path: str) -> _Uses:
@@ -150,7 +159,12 @@ def _all_uses(view: ProcessView, path: str) -> _Uses:
         for item in _uses(chains, back, file, call, given[0])
     ]
     same = [item for item in writes if _is_same(item, maps, path)]
-    after = [item for item in same if may_follow(stack, item.chain) is not False and _follows(item, maps, path)]
+    after = [
+        item
+        for item in same
+        if may_follow(stack, item.chain) is not False and _follows(item, maps, path)
+        if not any(_makes_missing(step) for step in item.chain)
+    ]
     return _Uses(maps, writes, same, after)
 
 
@@ -189,16 +203,34 @@ def _parts(back: Slice, call: ast.Call, given: ast.expr | None, chain: Chain) ->
     plain = _whole_parts(back, given, spot)
     above = spot_of(chain[:-1])
     called = chain[-2].given if len(chain) > 1 else None
-    if isinstance(given, ast.Attribute) and ast.unparse(given.value) == "self" and above is not None:
-        # The attribute of the object whose method was called: another one may have another path.
-        receiver = called.func.value if called is not None and isinstance(called.func, ast.Attribute) else None
-        if receiver is not None and ast.unparse(receiver) != "self":
-            node = ast.copy_location(ast.Attribute(receiver, given.attr, ast.Load()), receiver)
-            known = _whole_parts(back, node, above)
-            plain = known if not any(_UNKNOWN.search(item) for item in known) else plain
+    node = _of_receiver(given, called) if called is not None else None
+    if node is not None and above is not None:
+        known = _whole_parts(back, node, above)
+        plain = known if not any(_UNKNOWN.search(item) for item in known) else plain
     owner = ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) else None
     added = _ADDED.get(called_name(call) or "", "") if owner in ("np", "numpy") else ""
     return (*plain[:-1], plain[-1] + added) if plain and added and not plain[-1].endswith(added) else plain
+
+
+def _of_receiver(given: ast.expr, called: ast.Call) -> ast.expr | None:
+    """`store.path` of `self.path` in a method that `store.put()` calls: another object may have another path."""
+    receiver = called.func.value if isinstance(called.func, ast.Attribute) else None
+    names = {item.id for item in ast.walk(given) if isinstance(item, ast.Name)}
+    if receiver is None or "self" not in names or names - {"self"} - _OF_PATHS or ast.unparse(receiver) == "self":
+        return None
+    made: ast.expr = _Receiver(receiver).visit(copy.deepcopy(given))
+    return ast.fix_missing_locations(ast.copy_location(made, receiver))
+
+
+class _Receiver(ast.NodeTransformer):
+    """Puts the object of the caller where a method has `self`."""
+
+    def __init__(self, receiver: ast.expr) -> None:
+        self._receiver = receiver
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        """See ast.NodeTransformer."""
+        return self._receiver if node.id == "self" else node
 
 
 def _whole_parts(back: Slice, node: ast.expr, spot: Spot) -> tuple[str, ...]:
@@ -221,6 +253,18 @@ def _share(one: _Use, other: _Use) -> bool:
     common = parted(one.chain, other.chain) + 1
     known = {str(id(part)) for step in one.chain[:common] for part in (step.scope, step.tree)}
     return all({*_UNKNOWN.findall(part)} <= known for part in one.parts)
+
+
+def _makes_missing(step: Step) -> bool:
+    """Whether it may run the first time only: where there is no such file yet, or nothing that has it mapped."""
+    for item, around in deciding_ifs(step.tree, step.line):
+        test = ast.unparse(item.test)
+        if _OF_FILE.search(test) or (around and _FIRST_TIME.search(test)):
+            return True
+    return any(
+        isinstance(item, ast.ExceptHandler) and item.lineno <= step.line <= (item.end_lineno or 0)
+        for item in own_nodes(step.scope)
+    )
 
 
 def _follows(item: _Use, maps: list[_Use], path: str) -> bool:

@@ -32,7 +32,7 @@ def grown_parameter(view: ProcessView, parameter: str, bases: tuple[int, int]) -
         parameter: Its name.
         bases: Addresses of the storages of a state and of the parameter.
     """
-    operator = find_operator(view)
+    operator = find_operator(view) if all(bases) else None
     shapes = {item.item.base: item.item.sizes for item in (operator.tensors if operator is not None else ())}
     state, now = (shapes.get(base) or () for base in bases)
     if len(state) != len(now) or not now or state[1:] != now[1:] or not 0 < state[0] < now[0]:

@@ -20,12 +20,9 @@ class FreedNumber(msgspec.Struct, frozen=True):
     def summary(self) -> str:
         """Behind the headline."""
         passed = f"free() was given the number {self.cut.value} of `{self.cut.name}`, which {self.line} passes"
-        if self.cut.function is None:
+        if self.cut.returned is None:
             return f"{passed}, as an address, which has 64 bits"
-        return (
-            f"{passed}: the lower 32 bits of the address that {self.cut.function}() returned at {self.cut.place}, "
-            "whose restype is not set"
-        )
+        return f"{passed}: the lower 32 bits of {self.cut.returned.source}"
 
 
 def freed_number(view: ProcessView) -> FreedNumber | None:

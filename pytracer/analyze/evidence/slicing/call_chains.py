@@ -195,7 +195,7 @@ def spot_of(chain: Sequence[Step]) -> Spot | None:
 
 
 def chain_of(snapshot: Snapshot, frames: Sequence[PythonFrame]) -> Chain:
-    """Of the frames of a stack, the innermost first; those that have the function of the one around them are left out."""
+    """Of the frames of a stack, the innermost first, without those that have the function of the one around them."""
     return tuple(_steps(snapshot, frames))
 
 
@@ -251,9 +251,8 @@ def _is_same(after: Step, before: Step, inner: Chain, others: Chain) -> bool:
 
 def _share_loop(after: Step, before: Step) -> bool:
     for item in own_nodes(after.scope):
-        if isinstance(item, _COMPREHENSIONS) and after.call is not None and before.call is not None:
-            if _has(item, after.call) and _has(item, before.call):
-                return True
+        if isinstance(item, _COMPREHENSIONS) and _has(item, after.call) and _has(item, before.call):
+            return True
         if not isinstance(item, LOOPS) or not spans(item, after.line) or not spans(item, before.line):
             continue
         # What a `for` iterates over is made once; a frame at its head takes the next element.
@@ -264,8 +263,8 @@ def _share_loop(after: Step, before: Step) -> bool:
     return False
 
 
-def _has(item: ast.AST, call: ast.Call) -> bool:
-    return any(part is call for part in ast.walk(item))
+def _has(item: ast.AST, call: ast.Call | None) -> bool:
+    return call is not None and any(part is call for part in ast.walk(item))
 
 
 def _exclude(after: Step, before: Step) -> bool:

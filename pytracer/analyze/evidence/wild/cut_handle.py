@@ -9,45 +9,39 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from pytracer._text import shortened
 from pytracer.analyze.address_space.referrers import STATE_REGISTERS
 from pytracer.analyze.evidence.lifetime.variables import line_words, program_frames
-from pytracer.analyze.evidence.own_code.missing_restype import has_argtypes, has_restype
 from pytracer.analyze.evidence.own_code.passed_memory import called_by_ctypes
+from pytracer.analyze.evidence.own_code.unset_restype import UnsetRestype, may_set, unset_restype
 from pytracer.analyze.evidence.phrases import access_verb
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.makers import makers
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Made
-from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
+from pytracer.analyze.evidence.syntax.calls import calls_on, passed_values
 from pytracer.analyze.evidence.syntax.lines import names_of_line
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.wild.address import address_words
 from pytracer.analyze.evidence.wild.explanation import Explanation
 from pytracer.analyze.evidence.wild.truncated_address import HALF, NEAR_BYTES, is_half
-from pytracer.analyze.naming import LineWords, line_in
 from pytracer.analyze.platform.instruction import signed
-from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
+from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
-from pytracer.report.job import Confidence, PythonFrame
-
-_QUOTED = 44
-_PASSED = " Wrap it in ctypes.c_void_p(...) there, or set argtypes: an int is passed in 32 bits, too."
+from pytracer.report.job import Confidence
 
 
 @dataclass(frozen=True)
 class CutHandle(Explanation):
-    """`name` held `value`, and register `held_in` had it as a pointer; `function` returned it at `place`, if known.
+    """`name` held `value`, and register `held_in` had it as a pointer; `returned`: what returned it, if known.
 
-    `is_typed`: the function that it is passed to has its argtypes set.
+    `declared`: whether a line may set the argtypes of the function that it is passed to.
     """
 
     name: str
     value: int
     held_in: str
-    function: str | None
-    place: LineWords | None
-    is_typed: bool = False
+    returned: UnsetRestype | None
+    declared: bool = False
 
     def confidence(self, view: ProcessView) -> Confidence:
         """See Explanation."""
@@ -59,21 +53,19 @@ class CutHandle(Explanation):
 
     def clause(self, view: ProcessView) -> str:
         """See Explanation."""
-        if self.function is not None:
-            return (
-                f": `{self.name}` is what {self.function}() returned at {self.place}, of whose address ctypes kept 32 "
-                f"bits, {self.value}, as no restype is set for it"
-            )
-        return f": the number {self.value} of `{self.name}` was used as a pointer, which has 64 bits"
+        used = f": the number {self.value} of `{self.name}` was used as a pointer"
+        if self.returned is None:
+            return f"{used}, which has 64 bits"
+        return f"{used}, the lower 32 bits of {self.returned.source}"
 
     def advice(self, view: ProcessView) -> str:
         """See Explanation."""
         line = line_words(view)
-        if self.function is not None:
+        if self.returned is not None:
+            passed = " Wrap it in ctypes.c_void_p(...) there, or set argtypes: an int is passed in 32 bits, too."
             return (
-                f"Set `{self.function}.restype = ctypes.c_void_p` before {self.place}: without it ctypes takes what "
-                f"the function returns for a C int, and keeps 32 bits of the address, {self.value}, which {line} "
-                f"passes.{'' if self.is_typed else _PASSED}"
+                f"{self.returned.repair}: without it ctypes takes what the function returns for a C int, and keeps 32 "
+                f"bits of the address, {self.value}, which {line} passes.{'' if self.declared else passed}"
             )
         return (
             f"Look where `{self.name}`, which {line} passes, was made: where a C function returned it, set its restype "
@@ -103,15 +95,13 @@ def cut_handle(view: ProcessView) -> CutHandle | None:
             made = _made(view, tree, frame.line, found.expression)
             called = made.node if made is not None and isinstance(made.node, ast.Call) else None
             if made is None or called is None or not isinstance(called.func, ast.Attribute):
-                return CutHandle(found.expression, found.value, register, None, None)
-            if has_restype(view, called.func.attr):
+                return CutHandle(found.expression, found.value, register, None)
+            files = program_files(view.process.snapshot, program_frames(view))
+            returned = unset_restype(view, files, made.spot.file, called, frame.file)
+            if returned is None:
                 return None
-            at = PythonFrame(function=None, file=made.spot.file, line=called.lineno)
-            text = shortened(line_text(view.process.snapshot, at) or "", _QUOTED)
-            where = line_in(at.file, at.line, frame.file)
-            function = ast.unparse(called.func)
-            is_typed = all(has_argtypes(view, called_name(item) or "") for item in calls_on(tree, frame.line))
-            return CutHandle(found.expression, found.value, register, function, where.quoted(text), is_typed)
+            declared = _is_declared(files, tree, frame.line, found.expression)
+            return CutHandle(found.expression, found.value, register, returned, declared)
     return None
 
 
@@ -124,3 +114,10 @@ def _made(view: ProcessView, tree: ast.Module, line: int, name: str) -> Made | N
             found = makers(files, search, node, spot)
             return found[0] if len(found) == 1 else None
     return None
+
+
+def _is_declared(files: dict[str, ast.Module], tree: ast.Module, line: int, name: str) -> bool:
+    """Whether a line may set the argtypes of what is given the number."""
+    given = [item for item in calls_on(tree, line) if any(variable(part) == name for part in passed_values(item))]
+    functions = [item.func.attr for item in given if isinstance(item.func, ast.Attribute)]
+    return bool(functions) and all(may_set(files, item, "argtypes") for item in functions)

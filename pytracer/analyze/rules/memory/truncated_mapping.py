@@ -9,19 +9,24 @@ torch.load(mmap=True), safetensors), a download or a writer had not finished, or
 Each rank of a job creates the file by one line, np.memmap(mode="w+") or open(path, "wb"): it truncates what the others
 have mapped. That line is named, and the ranks that had run it, as their last lines show.
 
+Where the program itself makes the file shorter, the line that does is named, with the call that led there: its path is
+followed through calls, attributes and defaults until it is the mapped file's, and its call can have been after the one
+that maps the file.
+
 What to do: find who writes to the file; lines of the program that write or truncate one of its name are named. Write
 a new file aside and rename it over the old one: mappings of the old one then stay whole. A file that ranks share is
 created by one of them, before the others open it.
 
-How it can be wrong: where the size at the crash is not known, the size now is taken, and the file may have changed in
-between. The rest of the last, partial page can be read and does not fault.
+How it can be wrong: a line that rewrites the file is known from the source, not that it ran. Where the size at the
+crash is not known, the size now is taken, and the file may have changed in between. The rest of the last, partial page
+can be read and does not fault.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytracer._text import count_words
+from pytracer._text import capital, count_words
 from pytracer.analyze.address_space.mapped_file import MappedFile, mapped_file, truncation_confidence
 from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.lifetime.each_rank import CreatedByEach, created_by_each
@@ -110,7 +115,7 @@ def _advice(view: ProcessView, file: MappedFile, created: CreatedByEach | None) 
     mapper = file_mapper(view, file.path)
     if writer is not None and only_before(view, file.path, writer.at):
         return (
-            f"The program writes the file only before it maps it, by {writer.brief}: look for another process that "
+            f"{capital(writer.brief)} writes the file only before it is mapped: look for another line or process that "
             f"does, such as a second run of the program. {_ASIDE}"
         )
     if writer is not None:

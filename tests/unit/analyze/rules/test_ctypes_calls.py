@@ -120,10 +120,12 @@ def test_an_address_that_was_cut_to_32_bits_names_the_function_that_returned_it(
     value = 0x3CE3_0EA0
     numbers: dict[str, Any] = {"numbers": {"self.handle": value}, "registers": {"rax": value, "rcx": 8}}
     report = crashed(run, value + 8, HANDLE.format(made, below), **numbers)
-    returned = "`self.handle` is what lib.create() returned at line 6"
-    cut = any(item in summary(report) for item in ("1021513376 of `self.handle` was used as a pointer", returned))
+    cut = "the number 1021513376 of `self.handle` was used as a pointer" in summary(report)
     assert cut == (says is not None)
     assert advice(report).startswith(says) if says is not None else "restype" not in advice(report)
+    assert ("lower 32 bits of the address that `lib.create()` returned at line 6: its restype" in summary(report)) == (
+        says is not None and "lib.create" in says
+    )
     assert says is None or ("float32" not in summary(report) and verdict(report) == ("wild-pointer", "likely"))
 
 
@@ -236,3 +238,12 @@ def test_an_empty_tensor_that_is_passed_is_the_null_pointer(call: str, elements:
     assert ("`track` in draw() has 0 elements" in summary(report)) == named
     assert ("Check the size of `track` before line 9" in advice(report)) == named
     assert "Line 9 passes `library`" not in advice(report)
+
+
+@pytest.mark.parametrize("declared", [True, False])
+def test_argtypes_are_asked_for_only_where_no_line_sets_them(declared: bool, run: Path) -> None:
+    value = 0x3CE3_0EA0
+    below = "\nlib.sample.argtypes = [ctypes.c_void_p]" if declared else "\nlib.other.argtypes = [ctypes.c_void_p]"
+    numbers: dict[str, Any] = {"numbers": {"self.handle": value}, "registers": {"rax": value, "rcx": 8}}
+    report = crashed(run, value + 8, HANDLE.format("lib.create(4)", below), **numbers)
+    assert ("or set argtypes" not in advice(report)) == declared

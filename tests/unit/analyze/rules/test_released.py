@@ -417,6 +417,54 @@ def test_tensor_of_an_address_of_32_bits_was_made_of_half_an_address(
     assert ("the upper half was lost" in told(report)[1]) == cut
 
 
+OF_C = """import ctypes
+lib = ctypes.CDLL("libnoise.so")
+{declared}
+def fill(n):
+    at = {called}
+    rows = np.ctypeslib.as_array(ctypes.cast(at, KIND), shape=(lib.count(n),))
+    return torch.from_numpy(rows)
+"""
+
+
+@pytest.mark.parametrize(
+    ("declared", "called", "named"),
+    [
+        ("lib.noise.argtypes = [ctypes.c_long]", "lib.noise(n)", True),
+        ("lib.count.restype = ctypes.c_long", "lib.noise(n)", True),
+        ("setattr(lib.count, 'restype', kind)", "lib.noise(n)", True),
+        ("f = lib.count; f.restype = kind", "lib.noise(n)", True),
+        ("lib.noise.restype = ctypes.c_void_p", "lib.noise(n)", False),
+        ("for f in all_of(lib): f.restype = ctypes.c_void_p", "lib.noise(n)", False),
+        ("for name in NAMES: getattr(lib, name).restype = kind", "lib.noise(n)", False),
+        ("setattr(lib.noise, 'restype', kind)", "lib.noise(n)", False),
+        ("f = lib['noise']; f.restype = kind", "lib.noise(n)", False),
+        ("", "place_of(n)", False),
+        ("", "store.noise(n)", False),
+    ],
+)
+def test_memory_of_half_an_address_names_what_returned_it_without_restype(
+    declared: str, called: str, named: bool, tmp_path: Path
+) -> None:
+    """Not where a line may set it: of a function that is not known, or by another name."""
+    report = borrowed(tmp_path, OF_C.format(declared=declared, called=called), 7, 0x3EFC_B000)
+    only = ", lends.py:3 sets only its argtypes" * ("argtypes" in declared)
+    said = (
+        "it was made of 0x3efcb000, the lower 32 bits of the address that `lib.noise()` returned at lends.py:5: its "
+        f"restype is not set{only}."
+    )
+    verdict = report.verdict
+    assert verdict is not None and (said in told(report)[1]) == named
+    assert ((verdict.advice or "").startswith("Set `lib.noise.restype = ctypes.c_void_p` before lends.py:5")) == named
+
+
+def test_a_restype_that_another_file_sets_is_set(tmp_path: Path) -> None:
+    (tmp_path / "kinds.py").write_text("def declare(lib):\n    lib.noise.restype = kind\n", encoding="utf-8")
+    os.utime(tmp_path / "kinds.py", (0, 0))
+    report = borrowed(tmp_path, OF_C.format(declared="import kinds", called="lib.noise(n)"), 7, 0x3EFC_B000)
+    assert "returned at" not in told(report)[1]
+
+
 @pytest.mark.parametrize(
     ("maps", "found", "confidence"),
     [

@@ -103,7 +103,7 @@ OF_TWO = [("main", "train", 7), ("<module>", "train", 9)]
 @pytest.mark.parametrize(
     ("then", "mode", "says"),
     [
-        ("store.put(b)", '"wb"', 'line 6 in main (`store.put(b)`) rewrites it by store.py:5 (`with open(self.path, "wb"'),
+        ("store.put(b)", '"wb"', 'line 6 in main (`store.put(b)`) rewrites it by store.py:5 (`with open(self.path'),
         ("store.cut(b)", '"wb"', "line 6 in main (`store.cut(b)`) shortens it by store.py:11 (`f.truncate(n)`)"),
         ("other.put(b)", '"wb"', None),
         ("store.put(b)", '"r+b"', None),
@@ -117,6 +117,17 @@ def test_the_object_of_another_file_is_followed_to_its_path(then: str, mode: str
     assert (says or "the file held") in summary(report)
     assert says is not None or not ("rewrites" in summary(report) or "shortens" in summary(report))
     assert says is None or "while store.py:8 has it mapped" in summary(report)
+
+
+@pytest.mark.parametrize(("then", "same"), [("store.put(b)", True), ("other.put(b)", False)])
+def test_a_path_below_the_folder_of_an_object_is_that_objects(then: str, same: bool, run: Path) -> None:
+    store = STORE.replace("{mode}", '"wb"').replace("open(self.path", 'open(self.folder / "tokens.bin"')
+    store = store.replace("memmap(self.path", 'memmap(self.folder / "tokens.bin"')
+    store = store.replace('self.path = "/data/run/" + name', "self.folder = Path(name)")
+    source = MAIN.replace("{then}", then).replace('"tokens.bin"', '"/data/run"').replace('"valid.bin"', '"/data/older"')
+    report = died_in(run, OF_TWO, train=source, store=store)
+    assert ("line 6 in main (`store.put(b)`) rewrites it by store.py:5" in summary(report)) == same
+    assert same or ("rewrites" not in summary(report) and "may have written" not in summary(report))
 
 
 SHARDS = """def main(folder):
@@ -150,3 +161,23 @@ def test_a_path_that_both_lines_make_alike_is_the_same(mapped: str, same: bool, 
     """Although what its folder is stands nowhere."""
     report = died_in(run, [("<module>", "train", 9)], train=SAVED.replace("{mapped!r}", repr(mapped)))
     assert ("; line 8 (`save(b)`) rewrites it by line 4 (`torch.save(" in summary(report)) == same
+
+
+CACHED = """FILE = "/data/run/tokens.bin"
+def get():
+    {guard}
+        np.memmap(FILE, mode="w+", shape=(9,))
+    return np.memmap(FILE, mode="r")
+a = get()
+b = get()
+a.sum()
+"""
+
+
+@pytest.mark.parametrize(
+    ("guard", "again"),
+    [("if fresh:", True), ("if not os.path.exists(FILE):", False), ("if CACHE.get(FILE) is None:", False)],
+)
+def test_what_makes_only_a_missing_file_rewrites_none(guard: str, again: bool, run: Path) -> None:
+    report = died_in(run, [("<module>", "train", 8)], train=CACHED.replace("{guard}", guard))
+    assert ("rewrites" in summary(report)) == again and "may have written" not in summary(report)
