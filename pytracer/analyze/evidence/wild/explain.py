@@ -9,6 +9,7 @@ from pytracer.analyze.evidence.wild.address import may_be_indexed
 from pytracer.analyze.evidence.wild.below_null import below_null
 from pytracer.analyze.evidence.wild.called_number import called_number
 from pytracer.analyze.evidence.wild.closed_handle import closed_handle
+from pytracer.analyze.evidence.wild.copied_row import copied_row
 from pytracer.analyze.evidence.wild.cut_handle import cut_handle
 from pytracer.analyze.evidence.wild.deregistered_operator import deregistered_operator
 from pytracer.analyze.evidence.wild.ended_memory import ended_memory
@@ -82,6 +83,7 @@ _FINDERS: tuple[Callable[[ProcessView], Explanation | None], ...] = (
     misread_elements,
     looked_up_index,
     far_index,
+    copied_row,
     _overflow,
     cut_handle,
     closed_handle,
