@@ -18,6 +18,7 @@ from pytracer.analyze.platform.instruction import signed
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import Confidence, Evidence
 
+_INDEFINITE = (-(1 << 31), -(1 << 63))  # x86: cvttss2si, cvttsd2si
 _SCALES = (2, 4, 8, 16)
 _LEAST_BYTES = 1 << 30  # no two numbers in registers happen to give the address exactly, and so far away
 _LEAST_KNOWN = 1 << 16  # of a number that is the smallest or largest one of the operator's integers
@@ -43,12 +44,17 @@ class FarIndex(Explanation):
         where = "on its stack" if self.stack else "in its memory"
         index, saved = _tensor(view, self.value), backward(view)
         of = f" of {tensor_name(index)}" if index is not None else ""
-        found = f": index {self.value}{of} leads out of an array {where}"
+        found = f": index {self.value}{of} leads out of an array {where}{self._converted}"
         if index is None or saved is None:
             return found
         write = shared_write(view, index.item.base)
         by = f": {write.words}" if write is not None else ""
         return f"{found}, {saved_words(saved)}, and which was probably overwritten since{by}"
+
+    @property
+    def _converted(self) -> str:
+        """What the processor gives for a float that is no whole number of that many bits."""
+        return "; NaN, infinity and numbers that are too large become that index" if self.value in _INDEFINITE else ""
 
     def evidence(self, view: ProcessView, address: Evidence | None) -> Sequence[Evidence | None]:
         """See Explanation."""
@@ -71,6 +77,13 @@ class FarIndex(Explanation):
             )
         if index is None and saved is not None:
             return changed_advice(saved)
+        if index is None and self.value in _INDEFINITE:
+            return (
+                f"Ask `np.isfinite(x).all()` of the arrays and tensors of floats that {line} passes, and of what they "
+                f"are computed from (a division of 0 by 0, the logarithm of 0): {self.value} is what NaN, infinity and "
+                "numbers that are too large become when they are converted to a whole number. A test such as `x < 0 or "
+                "x >= n` is False for NaN; `not (0 <= x < n)` refuses it, too."
+            )
         if index is None:
             return (
                 f"Check the numbers that {line} passes: an argument, such as a dimension or an index, is {self.value} "

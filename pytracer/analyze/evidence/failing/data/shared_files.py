@@ -22,6 +22,7 @@ _DAMAGED = re.compile(
     r"|[Uu]nexpected end|[Tt]runcated|unpack requires a buffer|malformed|cannot reshape array of size"
     r"|Can't (?:\w+ )?read data|filter returned failure|wrong B-tree|bad object header|addr overflow|MDB_\w+"
 )
+_LMDB, _READERS_FULL = "lmdb.open", re.compile(r"ReadersFull|MDB_READERS_FULL")
 _SPAWNED = re.compile(r"['\"](?:spawn|forkserver)['\"]")
 
 
@@ -36,10 +37,29 @@ def shared_file(at: FailingLine) -> str | None:
     made, opener = opened.made, getattr(opened.made.spot.scope, "name", None)
     opens = f"{at.place(made.spot, made.line)}: `{source(opened.call)}`"
     by = f"{opener}() opened" if opener is not None else "was opened"
+    if ast.unparse(opened.call.func) == _LMDB:
+        return _of_lmdb(at, name, opens, by)
     return (
         f"The workers share the open file of `{name}` ({opens}), which {by} before they were forked: one "
         "may have moved its place while another read, so that the file itself may be whole (num_workers=0 shows it). "
         "Open it in each worker, at the first __getitem__(), or read all of it in __init__()."
+    )
+
+
+def _of_lmdb(at: FailingLine, name: str, opens: str, by: str) -> str:
+    """LMDB reads by a mapping, not at a place that moves; it belongs to the process that opened it."""
+    full = _READERS_FULL.search(at.kind) or _READERS_FULL.search(at.message)
+    slots = (
+        "each of their read transactions takes a slot of its table of readers (`max_readers`, 126 if not given) in the "
+        "name of the parent, which is never given back. "
+        if full
+        else ""
+    )
+    delays = " A larger max_readers only delays the error." if full else ""
+    return (
+        f"The workers use the LMDB environment `{name}` ({opens}), which {by} before they were forked: {slots}LMDB "
+        "allows that only in the process that opened it. Open it in each worker, at the first __getitem__() or in a "
+        f"worker_init_fn; where nobody writes, `lock=False` will do.{delays}"
     )
 
 

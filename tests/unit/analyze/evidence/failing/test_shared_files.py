@@ -87,3 +87,17 @@ def test_other_errors_are_not_of_a_shared_file(tmp_path: Path) -> None:
     """Only those that complain of damage."""
     bounds = ("IndexError", "index 9 is out of bounds for axis 0 with size 3")
     assert not found(tmp_path, "np.load(path)", error=bounds).together
+
+
+FULL = ("lmdb.ReadersFullError", "mdb_txn_begin: MDB_READERS_FULL: Environment maxreaders limit reached")
+
+
+@pytest.mark.parametrize(("error", "is_full"), [(FULL, True), (("lmdb.CorruptedError", "MDB_CORRUPTED: ..."), False)])
+def test_environment_of_lmdb_belongs_to_the_process_that_opened_it(
+    error: tuple[str, str], is_full: bool, tmp_path: Path
+) -> None:
+    """It has no place that moves: the slots of its readers are what workers use up."""
+    said = found(tmp_path, "lmdb.open(path, readonly=True)", error=error)
+    assert (said.subject or "").startswith("the workers use the LMDB environment `self.data`, which __init__() opened")
+    assert ("takes a slot of its table of readers" in (said.words or "")) == is_full
+    assert "moved its place" not in (said.words or "")

@@ -23,6 +23,9 @@ POOLED = (OWN, "pooled(at::Tensor, std::string)")
 HASH = "czz3tn2xhkcggyp6whnnkkzeuuiw2hmwjp5gbqa36xufmles5vha"
 GENERATED = (f"/tmp/torchinductor_user/cz/{HASH}.main.so", "kernel._omp_fn.0")
 PACKAGED = (f"/tmp/pkg/{HASH}.wrapper.so", "cpp_fused_abs_mean_mul_0._omp_fn.0")
+MADE: tuple[Any, None] = (None, None)  # code without a library
+CALLOC = ("/env/numpy/_core/_multiarray_umath.so", "default_calloc")  # a word that was left on the stack
+NUMBA = ("/env/site-packages/numba/_dispatcher.cpython-311-x86_64-linux-gnu.so", "Dispatcher_call")
 EVALUATE = (PYTHON, "_PyEval_EvalFrameDefault")
 
 
@@ -54,6 +57,7 @@ def _operator(monkeypatch: pytest.MonkeyPatch) -> None:
         ((PACKAGED, EVALUATE), "a kernel that torch.compile made (abs_mean_mul)"),
         (((OWN, "kernel"), EVALUATE), "kernel"),  # the program's own, of that name
         ((MEMMOVE, EVALUATE), "aten::_fused_adam_"),
+        ((MADE, CALLOC, NUMBA, EVALUATE), "a function that numba compiled"),
         ((("?", None), EVALUATE), "aten::_fused_adam_"),  # the name of the library was destroyed
     ],
 )

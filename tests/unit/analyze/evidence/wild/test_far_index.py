@@ -9,7 +9,7 @@ import pytest
 from pytracer.decode.types.snapshot import Argument
 from tests.conditions import needs_capstone
 from tests.support import scenarios as s
-from tests.support.deaths import PROGRAM, died, summary, verdict
+from tests.support.deaths import PROGRAM, advice, died, summary, verdict
 from tests.support.synth import Box
 
 COUNTS, IDS = 0x5581_0000_1000, 0x5582_0000_0040
@@ -43,3 +43,15 @@ def test_index_that_an_operator_holds_need_not_be_huge(held: tuple[int, int], sa
     )  # fmt: skip
     assert (verdict(report) == ("out-of-bounds", "likely")) == said
     assert (f"index {index} of a tensor [512] of int64 leads out of an array" in summary(report)) == said
+
+
+@needs_capstone
+@pytest.mark.parametrize(("index", "said"), [(-(1 << 31), True), (-(1 << 30), False)])
+def test_index_that_nan_becomes_asks_for_numbers_that_are_finite(index: int, said: bool, run: Path) -> None:
+    report = died(
+        run, addr=(COUNTS + 8 * index) % (1 << 64), registers={"rdi": COUNTS, "rax": index % (1 << 64)},
+        code_bytes=ADD, stack_of=[(s.PYTHON, "_PyEval_EvalFrameDefault")], mappings=[PROGRAM, HEAP],
+    )  # fmt: skip
+    assert f"index {index} leads out of an array" in summary(report)
+    assert ("NaN, infinity and numbers that are too large become that index" in summary(report)) == said
+    assert advice(report).startswith("Ask `np.isfinite(x).all()`") == said
