@@ -127,10 +127,8 @@ class PythonException:
             raised = chain.headline(raised, explanation.subject)
         if maybe is not None:
             raised += f"; before, {maybe.words}"
-        left = left_waiting(job, view)
-        raised += left.words if left is not None else ""
-        joined = joined_at_exit(job, view)
-        raised += joined.words if joined is not None else ""
+        left, joined = left_waiting(job, view), joined_at_exit(job, view)
+        raised += "".join(item.words for item in (left, joined) if item is not None)
         after = left or joined
         return Description(
             f"{introduction(judgement.views)} raised {raised}.",
