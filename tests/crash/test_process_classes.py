@@ -80,3 +80,15 @@ def test_the_classes_are_what_they_are_untraced(method: str, tmp_path: Path) -> 
     ended = traced_run(*command, run=tmp_path / "run")
     assert (ended.status, ended.stdout) == (plain.returncode, plain.stdout)
     assert "['checked'] (~T,) (self) Checked.run" in plain.stdout and "loader-2 2" in plain.stdout
+
+
+DIRECTLY = PROGRAM.replace("loader.start()", "loader.run()").replace("loader.join()", "pass")
+
+
+def test_run_that_the_program_calls_itself_gives_its_process_no_other_name(tmp_path: Path) -> None:
+    """As it does to look for an error, without processes."""
+    program = tmp_path / "load.py"
+    program.write_text(DIRECTLY, encoding="utf-8")
+    report = traced_run(sys.executable, program, "fork", "2", run=tmp_path / "run").report
+    assert verdict(report) == ("python-exception", "certain")
+    assert summary(report).startswith("Process ") and "(load.py) raised IndexError" in summary(report)

@@ -100,6 +100,8 @@ def _wrap_processes(box: Core, hook: Callable[..., object]) -> None:
         @functools.wraps(run)
         def run_and_record(self: BaseProcess, /, *args: object, **keywords: object) -> object:
             nonlocal recorded
+            if current_process() is not self:  # the program calls it itself, in another process
+                return run(self, *args, **keywords)
             _write_name(box, self.name)
             try:
                 return run(self, *args, **keywords)
