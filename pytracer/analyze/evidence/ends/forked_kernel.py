@@ -18,6 +18,7 @@ from pytracer._library_files import is_library_file
 from pytracer._text import capital, shortened
 from pytracer.analyze.evidence.ends.sent_signals import deadly_signal
 from pytracer.analyze.evidence.native.native_stack import image_name, own_frames
+from pytracer.analyze.evidence.native.numba_functions import DECORATORS
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on, keyword_value
 from pytracer.analyze.evidence.waits.pipes import Starter, forked_at
@@ -32,7 +33,6 @@ from pytracer.report.job import PythonFrame
 _LIBC = re.compile(r"(libc|libpthread)[.-]")
 _NUMBA = re.compile(r"/numba/.*\.so$")
 _POOL = "omppool."
-_DECORATORS = ("njit", "jit", "vectorize", "guvectorize")
 _NEAR, _LONGEST = 8, 60
 _SPAWN: dict[Starter, str] = {
     "DataLoader": '`multiprocessing_context="spawn"`',
@@ -141,7 +141,7 @@ def _kernels(file: str, tree: ast.Module) -> list[Kernel]:
         if not isinstance(item, ast.FunctionDef):
             continue
         for mark in item.decorator_list:
-            if isinstance(mark, ast.Call) and called_name(mark) in _DECORATORS and (option := _parallel(mark)):
+            if isinstance(mark, ast.Call) and called_name(mark) in DECORATORS and (option := _parallel(mark)):
                 text = shortened(f"@{ast.unparse(mark)}", _LONGEST)
                 found.append(Kernel(item.name, file, mark.lineno, text, option))
     return found

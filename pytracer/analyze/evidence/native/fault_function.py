@@ -7,12 +7,13 @@ program. What called the helper does: the first function outside of helpers, up 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import msgspec
 
 from pytracer._text import function_words
 from pytracer.analyze.evidence.native.native_stack import image_name, own_frames
+from pytracer.analyze.evidence.native.numba_functions import numba_words
 from pytracer.analyze.evidence.operators.operator import find_operator
 from pytracer.analyze.naming import short_file
 from pytracer.analyze.view import ProcessView
@@ -41,7 +42,6 @@ HEADERS = re.compile(r"^/usr/include/|^/usr/lib/gcc/|/torch/include/")
 # What torch.compile makes: its folder, files named by hashes (torch 2.13, _inductor/codecache.py), functions.
 _GENERATED = re.compile(r"/torchinductor_[^/]+/|(?:^|/)c[a-z2-7]{51}\.[\w.]+$")
 _GENERATED_NAME = re.compile(r"^(?:cpp|triton_[a-z]{3})_fused_(?P<operators>\w+?)_\d+\b")
-_NUMBA = re.compile(r"/numba/.*\.so$")
 _KERNEL = re.compile(r"^at::(native|functorch|sparse|quantized|cpu)::|^torch::(csrc|jit|nn)")
 
 
@@ -64,8 +64,9 @@ def fault_function(view: ProcessView) -> NativeFunction | None:
     first = frames[0] if frames else None
     if first is None:
         return None
-    if first.image is None and first.function is None and _is_of_numba(frames):
-        return NativeFunction("a function that numba compiled", own=False)
+    numba = numba_words(view, frames)
+    if numba is not None:
+        return NativeFunction(numba, own=False)
     generated = next((frame for frame in frames if not _is_helper(frame)), None)
     if generated is not None and is_generated(generated):
         return _of_generated(generated)
@@ -82,11 +83,6 @@ def fault_function(view: ProcessView) -> NativeFunction | None:
         called = f"{function_words(inner.function)}, called by " if inner.function and inner is not first else ""
         return NativeFunction(f"{called}{_of(own).words}", own=True)
     return _of_torch(view, frames)
-
-
-def _is_of_numba(frames: Sequence[NativeFrame]) -> bool:
-    """Whether numba's dispatcher called the code without a library: what stands between may be left on the stack."""
-    return any(_NUMBA.search(frame.image or "") and frame.function for frame in frames)
 
 
 def own_function(view: ProcessView) -> NativeFunction | None:

@@ -33,7 +33,8 @@ def view_of(*frames: tuple[str, str | None], base: int | None = None) -> Any:
     """A crash in these functions, innermost first."""
     stack = [NativeFrame(image=image, function=function) for image, function in frames]
     instruction = SimpleNamespace(base_value=base)
-    return SimpleNamespace(native_stack=stack, instruction=instruction)
+    process = SimpleNamespace(snapshot=None)
+    return SimpleNamespace(native_stack=stack, instruction=instruction, crash=None, python_stack=None, process=process)
 
 
 @pytest.fixture(autouse=True)
