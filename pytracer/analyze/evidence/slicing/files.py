@@ -40,6 +40,8 @@ def program_files(snapshot: Snapshot, frames: Sequence[PythonFrame]) -> dict[str
 def first_file(snapshot: Snapshot, frames: Sequence[PythonFrame]) -> str | None:
     """The one that the command line names, or else the stack's outermost. A relative path begins above that one's."""
     outermost = frames[-1].file if frames else None
+    if frames and frames[-1].function == "<module>" and not is_library_file(outermost):
+        return outermost  # the main thread's whole stack
     for script in (word for word in snapshot.argv[:_WORDS] if word.endswith(".py")):
         folder = os.path.dirname(outermost or "")
         for _ in range(_FOLDERS):

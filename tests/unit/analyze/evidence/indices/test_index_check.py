@@ -120,7 +120,7 @@ def report_of(
     most: tuple[int, int] = (496, 319),
     stack_of: Any = KERNEL,
 ) -> Report:
-    script, wrapper = run.parent / "lm.py", run.parent / "torchinductor_me" / f"c{'a' * 51}.py"
+    script, wrapper = run / "lm.py", run.parent / "torchinductor_me" / f"c{'a' * 51}.py"
     text = body if "return" in body else f"return {body}"
     script.write_text(PROGRAM_TEXT.format(body=text, error=error, then=then), encoding="utf-8")
     os.utime(script, (0, 0))

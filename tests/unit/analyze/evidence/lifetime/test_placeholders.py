@@ -52,7 +52,7 @@ ALL = "{k: v for k, v in model.state_dict().items()}"
 def crashed(
     run: Path, *, made: str = EMPTY, fitted: str = FITTED, state: str = ALL, saves: str = "save", strict: bool = False
 ) -> Report:
-    script = run.parent / "train.py"
+    script = run / "train.py"
     text = SOURCE.format(made=made, fitted=fitted, state=state, saves=saves, strict=strict)
     script.write_text(text, encoding="utf-8")
     os.utime(script, (0, 0))  # before the recorded process began
@@ -142,7 +142,7 @@ def main(path):
     ],
 )
 def test_buffer_that_no_state_has(made: str, loads: str, said: bool, run: Path) -> None:
-    script = run.parent / "train.py"
+    script = run / "train.py"
     script.write_text(BUFFER.format(made=made, loads=loads), encoding="utf-8")
     os.utime(script, (0, 0))
     frame = PythonFrame("Mix.forward", str(script), 12)

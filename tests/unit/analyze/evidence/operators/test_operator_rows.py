@@ -44,7 +44,7 @@ def process(
     truncated: bool = False, also: tuple[Holder, ...] = (),
 ) -> r.ProcessReport:  # fmt: skip
     """`inner`: in autograd's engine; `other`: another thread runs the line with other tensors; `also`: variables."""
-    script = run.parent / "train.py"
+    script = run / "train.py"
     script.write_text(f"import torch\n\n\ndef ratio(price, volume, loss):\n    {line}\n", encoding="utf-8")
     os.utime(script, (0, 0))  # before the recorded process began
     frame = PythonFrame("ratio", str(script), 5)

@@ -48,7 +48,7 @@ def crashed(
     made: str = "track=False", held: tuple[str, ...] = (), operator: str = "native_batch_norm", addr: int = 0,
 ) -> Report:  # fmt: skip
     """`held`: more attributes with a tensor."""
-    script = run.parent / "train.py"
+    script = run / "train.py"
     script.write_text(SOURCE.format(training=training, mode=mode, var=var, made=made), encoding="utf-8")
     os.utime(script, (0, 0))  # before the recorded process began
     frame = PythonFrame("Norm.forward", str(script), CALL)
@@ -129,7 +129,7 @@ def main(x, y):
 )
 def test_none_that_a_function_of_the_program_takes(passed: str, default: str, named: bool, run: Path) -> None:
     """Its signature has a tensor there; whether it tests for None is not known: the headline does not blame it."""
-    script = run.parent / "train.py"
+    script = run / "train.py"
     script.write_text(OWN.format(passed=passed, default=default), encoding="utf-8")
     os.utime(script, (0, 0))  # before the recorded process began
     frame = PythonFrame("score", str(script), 5)

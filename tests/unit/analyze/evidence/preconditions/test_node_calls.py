@@ -44,7 +44,7 @@ def of_step(
     library = run.parent / run.name / "lib" / "site-packages" / "torch" / "nn" / "utils" / "weight_norm.py"
     library.parent.mkdir(parents=True)
     library.write_text(LIBRARY, encoding="utf-8")
-    script = run.parent / "step.py"
+    script = run / "step.py"
     script.write_text(SCRIPT, encoding="utf-8")
     for path in (library, script):
         os.utime(path, (0, 0))

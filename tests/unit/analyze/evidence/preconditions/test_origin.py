@@ -59,7 +59,7 @@ def report_of(
     error_code: int = 6,
 ) -> Report:
     """The edges are 0..10002499; the last ones are `row`."""
-    script = run.parent / "graph.py"
+    script = run / "graph.py"
     script.write_text(PROGRAM_TEXT.format(made=made), encoding="utf-8")
     os.utime(script, (0, 0))
     inner, outer = PythonFrame("pointers", str(script), 5), PythonFrame("build", str(script), 11)

@@ -45,7 +45,7 @@ def held(base: int, *sizes: int, dtype: str = "int64", numbers: tuple[int, int] 
 
 def report_of(run: Path, numbers: tuple[int, int], lengths: tuple[int, int] | None, classes: int = 37) -> Report:
     """`lengths`: the smallest and the largest; rows have room for 7."""
-    script = run.parent / "ocr.py"
+    script = run / "ocr.py"
     script.write_text(PROGRAM_TEXT, encoding="utf-8")
     os.utime(script, (0, 0))
     frame = PythonFrame("train", str(script), 6)
@@ -137,7 +137,7 @@ def test_targets_that_only_the_node_keeps_are_known(
     numbers: tuple[int, int], nodes: int, longest: int, named: bool, run: Path
 ) -> None:
     """The function that passed them has returned."""
-    script = run.parent / "ocr.py"
+    script = run / "ocr.py"
     script.write_text(STEP_TEXT, encoding="utf-8")
     os.utime(script, (0, 0))
     given = (
@@ -162,7 +162,7 @@ def test_targets_that_only_the_node_keeps_are_known(
 
 def test_item_of_what_the_caller_passes_is_followed(run: Path) -> None:
     """Its numbers are said, though the classes are not known."""
-    script = run.parent / "ocr.py"
+    script = run / "ocr.py"
     script.write_text(STEP_TEXT.replace(".clone()", ""), encoding="utf-8")
     os.utime(script, (0, 0))
     targets = held(TARGETS, 4, 7, numbers=(48, 90))

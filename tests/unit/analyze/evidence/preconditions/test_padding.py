@@ -45,7 +45,7 @@ STACK = [
 
 def report_of(run: Path, source: str, numbers: tuple[int, int]) -> Report:
     """Rows have room for 7, and all lengths are that."""
-    script = run.parent / "ocr.py"
+    script = run / "ocr.py"
     script.write_text(source, encoding="utf-8")
     os.utime(script, (0, 0))
     line = source[: source.index("F.ctc_loss")].count("\n") + 1

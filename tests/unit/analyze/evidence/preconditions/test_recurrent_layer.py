@@ -49,7 +49,7 @@ def of_lstm(run: Path, hidden: int = 32, weights: int = 8, inputs: int = 16, beh
     library = run.parent / run.name / "lib" / "site-packages" / "torch" / "nn" / "modules" / "rnn.py"
     library.parent.mkdir(parents=True)
     library.write_text(RNN, encoding="utf-8")
-    script = run.parent / "net.py"
+    script = run / "net.py"
     script.write_text(NET, encoding="utf-8")
     for path in (library, script):
         os.utime(path, (0, 0))

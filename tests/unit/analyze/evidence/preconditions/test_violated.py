@@ -61,7 +61,7 @@ def report_of(
     run: Path, *, call: str = CALL, mean: int = 16, function: str = "distances", highest: int | None = None, **how: Any
 ) -> Report:
     """`highest`: `mean` is an integer tensor with that maximum."""
-    script = run.parent / "train.py"
+    script = run / "train.py"
     script.write_text(PROGRAM_TEXT.format(call=call), encoding="utf-8")
     os.utime(script, (0, 0))  # before the recorded process began
     line = 5 if function == "distances" else 10
@@ -177,7 +177,7 @@ def train(x, mean):
 
 
 def of_ctc(run: Path, log_probs: str, most: int, **how: Any) -> Report:
-    script = run.parent / "ctc.py"
+    script = run / "ctc.py"
     script.write_text(CTC.format(log_probs=log_probs), encoding="utf-8")
     os.utime(script, (0, 0))
     frame = PythonFrame("train", str(script), 9)
@@ -247,7 +247,8 @@ def of_module(
     **how: Any,
 ) -> Report:
     """A module of torch at line 8, called with `x` and `state`."""
-    script = run.parent / "cell.py"
+    run.mkdir(exist_ok=True)
+    script = run / "cell.py"
     script.write_text(CELL.format(module=module, state=given, options=options), encoding="utf-8")
     os.utime(script, (0, 0))
     frame, other = PythonFrame("step", str(script), 8), PythonFrame("step", str(script), 8)
@@ -272,7 +273,7 @@ def test_cell_takes_a_batch_of_states_with_a_batch_alone(module: str, given: str
     assert "[6, 6] has 2 dimensions, where " in summary(report)
     assert f"{module} takes 1 for granted (dimensions of `x` [5])" in summary(report)
     assert advice(report).startswith(f"Give `x` and `{given}` a batch dimension of the same size")
-    fits = of_module(run.parent / "2", tensor(INPUT, 4, 5), tensor(MEAN, 4, 6), **how)
+    fits = of_module(run / "2", tensor(INPUT, 4, 5), tensor(MEAN, 4, 6), **how)
     assert "for granted" not in summary(fits) and "do not fit" not in summary(fits)
 
 
@@ -308,7 +309,7 @@ def test_tensor_that_is_taken_for_a_tuple_is_one_of_states(run: Path) -> None:
     how: dict[str, Any] = {"module": "LSTMCell", "name": "state", "stack_of": CELL_STACK}
     report = of_module(run, tensor(INPUT, 5), tensor(MEAN, 2, 6, 6), **how)
     assert "`state[0]` [6, 6] has 2 dimensions, where LSTMCell takes 1 for granted" in summary(report)
-    fits = of_module(run.parent / "2", tensor(INPUT, 6, 5), tensor(MEAN, 2, 6, 6), **how)
+    fits = of_module(run / "2", tensor(INPUT, 6, 5), tensor(MEAN, 2, 6, 6), **how)
     assert "for granted" not in summary(fits)
 
 
@@ -354,7 +355,7 @@ class Pool:
 
 def of_pool(run: Path, rows: int, method: str = ".contiguous()") -> Report:
     """A pooling's backward of a batch of 4, with the indices of `rows`, which a global container holds, too."""
-    script = run.parent / "pool.py"
+    script = run / "pool.py"
     script.write_text(POOL.format(method), encoding="utf-8")
     os.utime(script, (0, 0))
     frame, elements = PythonFrame("Pool.pull", str(script), 12), 64 * rows
@@ -408,7 +409,7 @@ def of_hook(run: Path, rows: int, dim: int = 0, inner: str = "self.compute(modul
     library = run.parent / run.name / "lib" / "site-packages" / "torch" / "nn" / "utils" / "weight_norm.py"
     library.parent.mkdir(parents=True)
     library.write_text(f"import torch\n\n\n{HOOK.replace('self.compute(module)', inner)}", encoding="utf-8")
-    script = run.parent / "block.py"
+    script = run / "block.py"
     script.write_text(BLOCK, encoding="utf-8")
     for path in (library, script):
         os.utime(path, (0, 0))

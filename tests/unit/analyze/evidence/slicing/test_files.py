@@ -61,6 +61,16 @@ def test_first_file_is_the_outermost_one_where_the_command_line_names_none(tmp_p
     assert first_file(snapshot, []) is None
 
 
+def test_first_file_is_the_one_whose_top_the_stack_has(tmp_path: Path) -> None:
+    """Whatever lies above it by that name."""
+    (tmp_path / "train.py").write_text("")
+    (tmp_path / "job").mkdir()
+    snapshot: Any = SimpleNamespace(argv=("python", "train.py"))
+    own = str(tmp_path / "job" / "main.py")
+    assert first_file(snapshot, [PythonFrame(file=own, line=1, function="<module>")]) == own
+    assert first_file(snapshot, [PythonFrame(file=own, line=1, function="work")]) == str(tmp_path / "train.py")
+
+
 def test_what_the_first_file_passes_to_a_class_of_another_one_is_followed(tmp_path: Path) -> None:
     assert window(*written(tmp_path, SCRIPT.format("window=250"))) == "250"
     assert window(*written(tmp_path, SCRIPT.format(""))) == "400"
