@@ -217,7 +217,8 @@ def _why(view: ProcessView, found: _Null) -> _Why:
     elif unfit is not None:
         reason += unfit.summary
     taken = taken_by(view, named) if plain and unfit is None and len(named) == 1 else None
-    reason += taken.summary if taken is not None else ""
+    if taken is not None and shared_part(view, named[0].elements or 0) is None:  # which has the line as well
+        reason += taken.summary
     if table is not None:
         reason = f": {table.summary}"
     elif found.by_ctypes:
