@@ -87,13 +87,14 @@ def saved_without_memory(view: ProcessView, operator: Operator | None) -> SavedW
     is_parameter = name is None and bool(_emptied_names(view, item))
     if is_parameter:
         name, use = _parameter(view, _emptied_names(view, item), found.node)
-    only = only_line(view)
+    at = emptied_at(view, item.elements)
+    only = only_line(view) if at is None else None
     return SavedWithoutMemory(
         name,
         f"{shape_words(item)} {item.dtype}",
         use,
         saved_words(found),
-        emptied_at(view, item.elements) or (only.at if only is not None else None),
+        only.at if only is not None else at,
         found.line,
         item.elements,
         is_parameter,
