@@ -19,6 +19,7 @@ from pytracer._text import capital, shortened
 from pytracer.analyze.evidence.ends.sent_signals import deadly_signal
 from pytracer.analyze.evidence.native.native_stack import image_name, own_frames
 from pytracer.analyze.evidence.native.numba_functions import DECORATORS
+from pytracer.analyze.evidence.native.numba_functions import LIBRARY as NUMBA_LIBRARY
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on, keyword_value
 from pytracer.analyze.evidence.waits.pipes import Starter, forked_at
@@ -31,7 +32,6 @@ from pytracer.analyze.view import ProcessView
 from pytracer.report.job import PythonFrame
 
 _LIBC = re.compile(r"(libc|libpthread)[.-]")
-_NUMBA = re.compile(r"/numba/.*\.so$")
 _POOL = "omppool."
 _NEAR, _LONGEST = 8, 60
 _SPAWN: dict[Starter, str] = {
@@ -124,7 +124,7 @@ def _raised_by(view: ProcessView) -> Literal["numba", "generated"] | None:
     caller = next((item for item in frames[place:] if item.image is not None), None)
     if frames[place].image is not None or caller is None:
         return None
-    return "numba" if _NUMBA.search(caller.image or "") else "generated"
+    return "numba" if NUMBA_LIBRARY.search(caller.image or "") else "generated"
 
 
 def _called_kernel(view: ProcessView, at: PythonFrame, files: Mapping[str, ast.Module]) -> Kernel | None:

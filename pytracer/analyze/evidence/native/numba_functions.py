@@ -13,7 +13,7 @@ from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import NativeFrame
 
-_NUMBA = re.compile(r"/numba/.*\.so$")
+LIBRARY = re.compile(r"/numba/.*\.so$")
 DECORATORS = ("njit", "jit", "vectorize", "guvectorize")
 
 
@@ -25,7 +25,7 @@ def numba_words(view: ProcessView, frames: Sequence[NativeFrame]) -> str | None:
     first = frames[0] if frames else None
     if first is None or first.image is not None or first.function is not None:
         return None
-    if not any(_NUMBA.search(frame.image or "") and frame.function for frame in frames):
+    if not any(LIBRARY.search(frame.image or "") and frame.function for frame in frames):
         return None
     name = _called(view)
     return f"`{name}`, which numba compiled" if name is not None else "a function that numba compiled"
