@@ -15,6 +15,7 @@ from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.loops import LOOPS, deciding_ifs
+from pytracer.analyze.evidence.syntax.names import names_of, variable
 from pytracer.analyze.evidence.syntax.ranks import is_of_rank
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, parameters, spans
 
@@ -55,9 +56,33 @@ def _of_function(slice_: Slice, call: ast.Call, spot: Spot) -> Iterator[tuple[as
         masked = _masking(item, found[1]) if isinstance(item, ast.Call) else None
         if masked is not None:
             yield masked, structs.replace(found[1], scope=found[0], line=masked.lineno, depth=None)
-        is_kept = isinstance(item, ast.Yield) or (isinstance(item, ast.Call) and called_name(item) in _GROWS)
+        is_kept = _keeps(item) and not _is_of_group(item, found[0])
         for test in _tests(found[1].tree, found[0], item.lineno) if is_kept else ():  # type: ignore[attr-defined]
             yield test, structs.replace(found[1], scope=found[0], line=test.lineno, depth=None)
+
+
+def _keeps(item: ast.AST) -> bool:
+    return isinstance(item, ast.Yield) or (isinstance(item, ast.Call) and called_name(item) in _GROWS)
+
+
+def _is_of_group(item: ast.AST, function: ast.AST) -> bool:
+    """Whether what is kept has been gathered, as a batch is: the condition says when it is full, and leaves out none."""
+    kept = [item.value] if isinstance(item, ast.Yield) else item.args if isinstance(item, ast.Call) else []
+    names = {name for value in kept if value is not None for name in names_of(value)}
+    return not names.isdisjoint(_gathered(function))
+
+
+def _gathered(function: ast.AST) -> Iterator[str]:
+    """`batch` of `batch.append(item)`, `buckets` of `buckets[key].append(item)`, `total` of `total += 1`."""
+    for item in own_nodes(function):
+        grown: ast.AST | None = item.target if isinstance(item, ast.AugAssign) else None
+        if isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute) and called_name(item) in _GROWS:
+            grown = item.func.value
+        while isinstance(grown, (ast.Subscript, ast.Attribute)) and variable(grown) is None:
+            grown = grown.value
+        name = variable(grown) if grown is not None else None
+        if name is not None:
+            yield name
 
 
 def _masking(call: ast.Call, spot: Spot) -> ast.expr | None:

@@ -26,6 +26,16 @@ def main(paths, rank, world):
     for doc in stream:
         step(doc)
 """
+GROUPS = """if group and total + doc.size > 40:
+                    yield group
+                    group, total = [], 0
+                group.append(doc)
+                total += doc.size
+        if group:
+            yield group"""
+BUCKETS = """buckets[doc.size].append(doc)
+                if len(buckets[doc.size]) == 8:
+                    yield buckets.pop(doc.size)"""
 LISTS = """def main(paths, rank, world):
     mine = paths[rank::world]
     {0}
@@ -71,10 +81,12 @@ def test_condition_by_which_some_of_the_part_are_left_out(source: str, words: st
     [
         STREAM.replace("{body}", "yield doc"),
         STREAM.replace("{body}", "yield doc\n                if full(doc):\n                    report(doc)"),
+        STREAM.replace("{body}", GROUPS),
+        STREAM.replace("{body}", BUCKETS),
         LISTS.replace("{0}", "docs = [load(item) for item in mine]"),
         LISTS.replace("{0}", "docs = [item for item in paths if keep(item)][rank::world]"),
     ],
-    ids=["all", "another statement", "no condition", "before the split"],
+    ids=["all", "another statement", "groups", "groups by a key", "no condition", "before the split"],
 )
 def test_nothing_is_left_out_of_the_part(source: str, tmp_path: Path) -> None:
     assert found(tmp_path, source).left_out is None
