@@ -27,6 +27,7 @@ from pytracer.analyze.deaths.order import find_deaths
 from pytracer.analyze.describing import described
 from pytracer.analyze.evidence.cuda.gpu_core import gpu_core_report
 from pytracer.analyze.no_cause import no_cause
+from pytracer.analyze.platform.signals import SIGKILL
 from pytracer.analyze.program_packages import program_packages
 from pytracer.analyze.rules import RULES
 from pytracer.analyze.rules.base import AnyJudgement, AnyRule, Description, NoFinding, finding
@@ -187,7 +188,7 @@ def job_view(job: Job, clock: RunClock) -> JobView:
     """The processes with everything known about them, and the order of their deaths."""
     senders = recorded_senders(job.processes)
     views = tuple(
-        build_view(index, process, clock, senders.get(index, ()), _seen(job, process))
+        build_view(index, process, clock, senders.get(index, ()), *_by_launcher(job, process))
         for index, process in enumerate(job.processes)
     )
     deaths = find_deaths(views)
@@ -196,7 +197,7 @@ def job_view(job: Job, clock: RunClock) -> JobView:
         job = in_full(job, suspects[:CLOSELY])
         closer = {
             index: build_view(
-                index, job.processes[index], clock, senders.get(index, ()), _seen(job, job.processes[index])
+                index, job.processes[index], clock, senders.get(index, ()), *_by_launcher(job, job.processes[index])
             )
             for index in suspects[:CLOSELY]
         }
@@ -206,11 +207,14 @@ def job_view(job: Job, clock: RunClock) -> JobView:
     return JobView(job, views, deaths, matches=matches, waiting=find_waiting(job, matches))
 
 
-def _seen(job: Job, process: Process) -> SeenProcess | None:
-    """What its launcher saw of it."""
-    launcher = job.launcher_of(process.snapshot)
-    witness = launcher.witness if launcher is not None else None
-    return witness.process(process.snapshot.pid, process.snapshot.start_ticks) if witness is not None else None
+def _by_launcher(job: Job, process: Process) -> tuple[SeenProcess | None, str | None]:
+    """What its launcher saw of it, and why that one killed it."""
+    launcher, snapshot = job.launcher_of(process.snapshot), process.snapshot
+    if launcher is None:
+        return None, None
+    seen = launcher.witness.process(snapshot.pid, snapshot.start_ticks) if launcher.witness is not None else None
+    is_killed = process.signal == SIGKILL and snapshot.pid in launcher.killed
+    return seen, launcher.killed_for if is_killed else None
 
 
 def _unread(job: JobView) -> list[ProcessView]:

@@ -78,7 +78,8 @@ class ProcessView:
     and `region_python` where that was in Python. `collectives`: the last one of each operation, newest first.
     `ended_ns`: on the run's clock. `senders`: who noted sending the signal that ended it, oldest first; any of them.
     `thread_exceptions`: those that ended threads, not the process, oldest first. `handled`: what the program had caught
-    and was handling at its end. `seen`: what its launcher saw of it while it ran.
+    and was handling at its end. `seen`: what its launcher saw of it while it ran. `killed_for`: why that launcher ended
+    the job, with --hang-action kill, where it had to kill this process.
     """
 
     index: int
@@ -104,6 +105,7 @@ class ProcessView:
     exit_request: ExitRequestReport | None = None
     handled: HandledExceptionReport | None = None
     seen: SeenProcess | None = None
+    killed_for: str | None = None
 
     @property
     def cpu_share(self) -> float | None:

@@ -72,6 +72,7 @@ class HangMonitor:
         self._kill_at: float | None = None
         self.child = 0  # the job's first process
         self.killed_for: str | None = None  # why the job was ended
+        self.killed: list[int] = []  # what had not ended by then
         timeout = settings.timeout
         self._stall = StallDetector(boxes, timeout) if timeout is not None else None
         self._still = StallDetector(boxes, NOTE_SECONDS, grows=True, speed=settings.speed)
@@ -258,6 +259,7 @@ class HangMonitor:
         for seen in self._watch.running():
             with contextlib.suppress(OSError):
                 signal.pidfd_send_signal(seen.descriptor, signal.SIGKILL)
+                self.killed.append(seen.pid)
         if not now:
             with contextlib.suppress(OSError):
                 os.kill(self.child, signal.SIGKILL)

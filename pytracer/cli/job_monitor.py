@@ -34,6 +34,11 @@ class JobMonitor:
         """Why the launcher ended the job, if it did."""
         return self._hangs.killed_for
 
+    @property
+    def killed(self) -> list[int]:
+        """The pids of what it killed then."""
+        return self._hangs.killed
+
     def pause(self) -> float:
         """Runs what is due; returns the seconds until the next time."""
         now = time.monotonic()

@@ -426,6 +426,7 @@ class _MonitoredJob:
             self._monitor.finish()
         self._record["witness"] = watch.as_dict()
         self._record["killed_for"] = self._monitor.killed_for
+        self._record["killed"] = sorted(set(self._monitor.killed))
         return ending
 
     def _started(self, pid: int) -> None:

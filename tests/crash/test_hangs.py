@@ -34,10 +34,14 @@ def line(text: str) -> str:
     return f"standing_still.py:{line_of('standing_still.py', text)}"
 
 
-def test_rank_that_ended_while_others_wait(tmp_path: Path) -> None:
-    """Told within 15 s of the wait; the job is ended because that was asked for, and the report has the cause."""
+@pytest.mark.parametrize("kind", ["ended", "daemon"])
+def test_rank_that_ended_while_others_wait(kind: str, tmp_path: Path) -> None:
+    """Told within 15 s of the wait; the job is ended because that was asked for, and the report has the cause.
+
+    Also where nobody above the process that is left knows it: whoever killed it was the launcher.
+    """
     run = tmp_path / "run"
-    done = killed("ended", run)
+    done = killed(kind, run)
     assert done.status != 0
     said = [words for words in done.stderr.splitlines() if words.startswith("pytracer: deadlock: ")]
     assert len(said) == 1, done.stderr

@@ -57,6 +57,7 @@ def build_view(
     clock: RunClock,
     senders: tuple[RecordedSender, ...] = (),
     seen: SeenProcess | None = None,
+    killed_for: str | None = None,
 ) -> ProcessView:
     """One process with everything about its end that needs no judgement."""
     snapshot = process.snapshot
@@ -98,6 +99,7 @@ def build_view(
         exit_request=exit_request,
         handled=_handled(end_of(process, crash, exception)),
         seen=seen,
+        killed_for=killed_for,
     )
 
 

@@ -115,6 +115,8 @@ def was_finished_off(view: ProcessView) -> bool:
 
     As at the request alone, the signal is not why the ranks stood.
     """
+    if view.killed_for is not None:
+        return True
     if view.process.signal != SIGKILL or roused_ns(view.process.snapshot) is None:
         return False
     request = last_request(view)

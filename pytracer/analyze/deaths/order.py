@@ -176,6 +176,8 @@ def _matters(death: Death, deaths: Sequence[Death], tree: Tree) -> bool:
     role = death.view.process.role
     if _repeats_its_child(death, deaths, tree):
         return False
+    if death.view.killed_for is not None and role not in ("rank", "launcher"):
+        return all(other.view.killed_for is not None for other in deaths)  # it was left after the others had ended
     if death.nature in PROMPT or role == "rank" or (role == "launcher" and not _was_dismissed(death, parent)):
         return True
     if parent is None:

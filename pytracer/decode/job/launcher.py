@@ -44,6 +44,7 @@ class _RunFile(msgspec.Struct):
     redacted: int = 0
     task: object = None
     killed_for: str | None = None
+    killed: list[_Number] = []
     slurm: object = None
 
 
@@ -100,6 +101,7 @@ def _read(directory: Path, name: str, damage: list[Damage]) -> LauncherRecord | 
         slurm=_part(name, "slurm", run.slurm, SlurmState, damage),
         task=_part(name, "task", run.task, LaunchedTask, damage),
         killed_for=run.killed_for,
+        killed=tuple(run.killed),
     )
 
 

@@ -781,6 +781,7 @@ class LauncherRecord:
     redacted: int = 0  # secrets that were replaced in `command` before it was written
     task: LaunchedTask | None = None
     killed_for: str | None = None  # why the launcher ended the job, with --hang-action kill
+    killed: tuple[int, ...] = ()  # what had not ended after that, and got its SIGKILL
     slurm: SlurmState | None = None
 
 

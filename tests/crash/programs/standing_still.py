@@ -1,7 +1,8 @@
 """Ranks of gloo that stand still: standing_still.py KIND SECONDS [UNTIL].
 
-Deadlocks: "ended", "apart", "cycle". Pauses: "checkpoint", "evaluation", "compile", "data", each SECONDS long, while
-the other ranks wait in a barrier; then the job ends as usual. "data" also ends when the file UNTIL exists.
+Deadlocks: "ended", "daemon" (ended, and what it has started has another parent), "apart", "cycle". Pauses:
+"checkpoint", "evaluation", "compile", "data", each SECONDS long, while the other ranks wait in a barrier; then the job
+ends as usual. "data" also ends when the file UNTIL exists.
 """
 
 import os
@@ -20,10 +21,10 @@ tensor = torch.ones(4)
 for _ in range(3):
     dist.all_reduce(tensor)
 
-if kind == "ended":
+if kind in ("ended", "daemon"):
     if rank == 1:
         # A child keeps the connections open, as a worker or a logger does: nobody sees that the rank has gone.
-        if os.fork() == 0:
+        if os.fork() == 0 and (kind == "ended" or os.fork() == 0):
             time.sleep(seconds)
         os._exit(0)
     dist.all_reduce(tensor)

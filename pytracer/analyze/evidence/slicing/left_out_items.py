@@ -66,7 +66,7 @@ def _keeps(item: ast.AST) -> bool:
 
 
 def _is_of_group(item: ast.AST, function: ast.AST) -> bool:
-    """Whether what is kept has been gathered, as a batch is: the condition says when it is full, and leaves out none."""
+    """Whether what is kept was gathered, as a batch is: the condition says when it is full, and leaves out none."""
     kept = [item.value] if isinstance(item, ast.Yield) else item.args if isinstance(item, ast.Call) else []
     names = {name for value in kept if value is not None for name in names_of(value)}
     return not names.isdisjoint(_gathered(function))

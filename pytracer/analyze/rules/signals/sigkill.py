@@ -13,7 +13,8 @@ The kernel itself kills a process whose CPU time reaches its hard limit (RLIMIT_
 multiprocessing pool, a regular expression in what its tasks run is named that repeats a repetition, such as `(a+)+b`:
 where the rest does not match, it tries every way to cut the text. *Probably*, where no loop of `while` is there too.
 
-A parent that raised subprocess.TimeoutExpired has killed the child that it waited for.
+A parent that raised subprocess.TimeoutExpired has killed the child that it waited for. The launcher notes what it
+killed after --hang-action kill, and why it ended the job.
 
 What to do: look at the line that sent it. Without one, check the candidates that are named, by the given commands. To
 see the sender the next time, let the kernel log it: `perf trace -e signal:signal_generate`, or an audit rule for
@@ -63,6 +64,11 @@ _SLOW = (
     "one process. The DataLoader's own `timeout` raises an error instead."
 )
 
+_HANG_ACTION = (
+    "Look at where it stood: hang.json in the directory of the run has the stacks of all processes, from before they "
+    "were asked to end. This one did not end by SIGTERM."
+)
+
 _BLAMELESS = "The killed process itself did nothing wrong."
 
 
@@ -89,6 +95,8 @@ class Sigkill:
     def describe(self, job: JobView, judgement: Judgement[OomTrace | None]) -> Description:
         """See Rule."""
         view, trace = judgement.views[0], judgement.found
+        if view.killed_for is not None:
+            return _describe_hang(judgement, view.killed_for)
         limit = time_limit_of_parent(job, view)
         if limit is not None:
             return _describe_limit(job, judgement, limit)
@@ -117,6 +125,15 @@ class Sigkill:
                 None if refuted else "proof for or against the OOM killer: see what was not readable",
             ],
         )
+
+
+def _describe_hang(judgement: Judgement[OomTrace | None], why: str) -> Description:
+    return Description(
+        f"{introduction(judgement.views)} was ended by SIGKILL, sent by pytracer run (--hang-action kill): {why}.",
+        [python_evidence(judgement.views[0]), collective_evidence(judgement.views)],
+        _HANG_ACTION,
+        [],
+    )
 
 
 def _describe_cpu(job: JobView, judgement: Judgement[OomTrace | None], cpu: CpuLimit) -> Description:
@@ -263,6 +280,8 @@ def _ask(job: JobView, view: ProcessView) -> str:
 
 def _judge(job: JobView, view: ProcessView) -> Judgement[OomTrace | None]:
     trace = oom_trace(job, view)
+    if view.killed_for is not None:
+        return Judgement("hang", "certain", (view,), trace)
     if view.senders:
         return Judgement("external-kill", "certain" if sender_is_sure(view) else "likely", (view,), trace)
     if time_limit_of_parent(job, view) is not None:

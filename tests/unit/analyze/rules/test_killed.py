@@ -244,3 +244,24 @@ def test_kernel_kills_at_the_hard_limit_of_cpu_time(
     assert ("limit of CPU time (RLIMIT_CPU, 3 s)" in (report.verdict.summary or "")) is reached
     assert ("ulimit -t" in (report.verdict.advice or "")) is reached
     assert verdict(report) == ("external-kill", "likely")
+
+
+WHY = "no process recorded anything for 60 s"
+
+
+@pytest.mark.parametrize(
+    ("pids", "expected"),
+    [([102], ("hang", "certain")), ([103], ("external-kill", "likely"))],
+    ids=["this one", "another one"],
+)
+def test_what_the_launcher_killed_for_a_hang_is_told_with_its_reason(
+    pids: list[int], expected: tuple[str, str], run: Path
+) -> None:
+    """It did not end by SIGTERM."""
+    ranks = [s.rank(number).at(500).mark("step") for number in range(2)]
+    agent = s.agent((102, {"signal": 9}), at=900).at(1400).wait(101, signal=15)
+    launcher = {"killed_for": WHY, "killed": pids, "witness": witness()}
+    report = build_report(s.load(run, agent, *ranks, launcher=launcher))
+    assert verdict(report) == expected
+    assert report.verdict is not None and report.verdict.summary is not None
+    assert (f"sent by pytracer run (--hang-action kill): {WHY}." in report.verdict.summary) is (pids == [102])
