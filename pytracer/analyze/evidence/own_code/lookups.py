@@ -75,10 +75,11 @@ class Lookup:
 
 
 class Lookups(msgspec.Struct, frozen=True):
-    """All elements that the line at `place` (`ops.c:10`) takes, the first one first."""
+    """All elements that the line at `place` (`ops.c:10`) takes, the first one first. `statement`: its text."""
 
     place: str
     found: tuple[Lookup, ...]
+    statement: str
 
 
 def lookups(view: ProcessView) -> Lookups | None:
@@ -100,7 +101,7 @@ def lookups(view: ProcessView) -> Lookups | None:
     statement = " ".join(plain[first:last])
     head = statement.rfind("{") if around.body >= sum(len(item) + 1 for item in plain[:first]) else -1
     found = tuple(_elements(statement[head + 1 :], scope))
-    return Lookups(f"{short_file(source[0].file or '')}:{number}", found) if found else None
+    return Lookups(f"{short_file(source[0].file or '')}:{number}", found, statement) if found else None
 
 
 def reads_index(view: ProcessView) -> bool:

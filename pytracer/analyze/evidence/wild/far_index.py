@@ -1,24 +1,30 @@
-"""A number far too large for an array that is no tensor: a pointer into the stack or the heap + size * a register."""
+"""A number far too large for an array that is no tensor: a pointer into the stack or the heap + size * an index.
+
+The index is in a register; or it is the one that NaN becomes in 32 bits, which is known without.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pytracer._text import list_words
 from pytracer.analyze.address_space.referrers import data_registers
 from pytracer.analyze.address_space.regions import mapping_at
+from pytracer.analyze.evidence.indices.narrowed_floats import SMALLEST_32, SMALLEST_64, narrowing_lines
 from pytracer.analyze.evidence.indices.written_value import origin_words
 from pytracer.analyze.evidence.lifetime.shared_writes import shared_write
 from pytracer.analyze.evidence.lifetime.variables import line_words
 from pytracer.analyze.evidence.operators.in_backward import backward, changed_advice, saved_advice, saved_words
 from pytracer.analyze.evidence.operators.operator import OperatorTensor, find_operator, tensor_name, tensor_with
+from pytracer.analyze.evidence.own_code.index_arrays import index_arrays
 from pytracer.analyze.evidence.own_code.lookups import reads_index
 from pytracer.analyze.evidence.wild.explanation import Explanation
 from pytracer.analyze.platform.instruction import signed
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import Confidence, Evidence
 
-_INDEFINITE = (-(1 << 31), -(1 << 63))  # x86: cvttss2si, cvttsd2si
+_INDEFINITE = (SMALLEST_32, SMALLEST_64)
 _SCALES = (2, 4, 8, 16)
 _LEAST_BYTES = 1 << 30  # no two numbers in registers happen to give the address exactly, and so far away
 _LEAST_KNOWN = 1 << 16  # of a number that is the smallest or largest one of the operator's integers
@@ -26,11 +32,14 @@ _LEAST_KNOWN = 1 << 16  # of a number that is the smallest or largest one of the
 
 @dataclass(frozen=True)
 class FarIndex(Explanation):
-    """The address is what `pointer` held + `scale` * `value`, which `index` held; `stack`: of this thread's stack."""
+    """The address is what `pointer` held + `scale` * `value`, which `index` held; `stack`: of this thread's stack.
+
+    `index` is None where only the sum is left.
+    """
 
     verdict_class = "out-of-bounds"
     pointer: str
-    index: str
+    index: str | None
     value: int
     scale: int
     stack: bool
@@ -44,23 +53,36 @@ class FarIndex(Explanation):
         where = "on its stack" if self.stack else "in its memory"
         index, saved = _tensor(view, self.value), backward(view)
         of = f" of {tensor_name(index)}" if index is not None else ""
-        found = f": index {self.value}{of} leads out of an array {where}{self._converted}"
+        own = self._taken(view) if index is None else None
+        of = f", which {own[0]} takes from {own[1]}," if own is not None else of
+        found = f": index {self.value}{of} leads out of an array {where}{self._converted(view)}"
         if index is None or saved is None:
             return found
         write = shared_write(view, index.item.base)
         by = f": {write.words}" if write is not None else ""
         return f"{found}, {saved_words(saved)}, and which was probably overwritten since{by}"
 
-    @property
-    def _converted(self) -> str:
+    def _taken(self, view: ProcessView) -> tuple[str, str] | None:
+        """`ops.c:10` and `` `labels` [64] ``, by the program's own source."""
+        found = index_arrays(view, self.value) if self.value in _INDEFINITE else None
+        return (
+            (found[0], list_words([item.words for item in found[1]], conjunction="or")) if found is not None else None
+        )
+
+    def _converted(self, view: ProcessView) -> str:
         """What the processor gives for a float that is no whole number of that many bits."""
-        return "; NaN, infinity and numbers that are too large become that index" if self.value in _INDEFINITE else ""
+        if self.value not in _INDEFINITE:
+            return ""
+        lines = narrowing_lines(view, self.value)
+        by = f", as by {lines}" if lines is not None else ""
+        return f"; NaN, infinity and numbers that are too large become that index{by}"
 
     def evidence(self, view: ProcessView, address: Evidence | None) -> Sequence[Evidence | None]:
         """See Explanation."""
         own = Evidence(
             "address-sum",
-            f"the address is what {self.pointer} held + {self.scale} * {self.value}, which {self.index} held",
+            f"the address is what {self.pointer} held + {self.scale} * {self.value}"
+            + (f", which {self.index} held" if self.index is not None else ""),
             register=self.index,
             value=self.value,
             scale=self.scale,
@@ -70,6 +92,14 @@ class FarIndex(Explanation):
     def advice(self, view: ProcessView) -> str:
         """See Explanation."""
         index, saved, line = _tensor(view, self.value), backward(view), line_words(view)
+        own = self._taken(view) if index is None else None
+        if own is not None:
+            lines = narrowing_lines(view, self.value)
+            made = f"what {lines} makes integers of" if lines is not None else "what its integers are made of"
+            return (
+                f"Ask isfinite() of {made}, and drop or mask what is not finite before {line} passes {own[1]}. "
+                f"{own[0]} uses the index unchecked: let it refuse what is below 0 or beyond the length."
+            )
         if index is None and reads_index(view):
             return (
                 f"Check the arrays that {line} passes, their lengths and the numbers in them: index {self.value} was "
@@ -120,10 +150,9 @@ def far_index(view: ProcessView) -> FarIndex | None:
         return None
     held = data_registers(crash)
     mapped = {name: mapping for name, value in held.items() if (mapping := mapping_at(crash.mappings, value))}
+    writable = [name for name, mapping in mapped.items() if mapping.permissions.startswith("rw")]
     found, operator = {}, find_operator(view)
-    for pointer, mapping in mapped.items():
-        if not mapping.permissions.startswith("rw"):
-            continue
+    for pointer in writable:
         for index in held.keys() - mapped.keys():
             value = signed(held[index])
             least = _LEAST_BYTES if abs(value) < _LEAST_KNOWN or tensor_with(operator, value) is None else 0
@@ -132,4 +161,18 @@ def far_index(view: ProcessView) -> FarIndex | None:
                     continue
                 low, high = crash.stack or (0, 0)
                 found[value] = FarIndex(pointer, index, value, scale, low <= held[pointer] < high)
+    return next(iter(found.values())) if len(found) == 1 else _converted_index(view, writable) if not found else None
+
+
+def _converted_index(view: ProcessView, pointers: Sequence[str]) -> FarIndex | None:
+    """The number is in no register, but what it leads to is: exactly so far away lies what a register points at."""
+    crash, place = view.crash, view.place
+    if crash is None or place is None:
+        return None
+    held, found = data_registers(crash), {}
+    for pointer in pointers:
+        for scale in (1, *_SCALES):
+            if (held[pointer] + scale * SMALLEST_32 - place.addr) % (1 << 64) == 0:
+                low, high = crash.stack or (0, 0)
+                found[scale] = FarIndex(pointer, None, SMALLEST_32, scale, low <= held[pointer] < high)
     return next(iter(found.values())) if len(found) == 1 else None

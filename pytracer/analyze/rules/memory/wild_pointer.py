@@ -8,7 +8,8 @@ Why it happens: memory that was overwritten or never initialised was used as a p
 that it is not, or an address outlived its target by so long that no record of it is left.
 
 An index far too large for an array on the stack or the heap gives such an address, too: where registers hold both parts
-of the sum, the index is named, and the class is out-of-bounds. So it is, as *possible*, where the running operator has
+of the sum, the index is named, and the class is out-of-bounds; also where only the sum is left and the address is
+exactly 2**31 elements before what a register points at, as -2**31 is what NaN becomes in 32 bits. So it is, as *possible*, where the running operator has
 one integer tensor too large to be read, and the address is a whole number of rows away from another one of its tensors;
 or where the line passes a small tensor with a large one, and the address is behind the small one by less than the size
 of the other. Where a variable's tensor has a storage that ends before the address, which its sizes reach, that is

@@ -27,17 +27,13 @@ from pytracer.analyze.evidence.failing.not_finite.weights import (
 )
 from pytracer.analyze.evidence.indices.written_value import constant
 from pytracer.analyze.evidence.slicing.spots import Spot
-from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
+from pytracer.analyze.evidence.syntax.conversions import integer_operand
 
 SMALLEST = (-(1 << 31), -(1 << 63))
 _NEAR = 1 << 31  # what a program adds to it, such as the first row of a part
 _TOLD = re.compile(r"(?<![\w.])(-9223372036854775\d{3}|-9223372036\d{9}|-2147483648)(?!\w|\.\d)")
 _MAY_MEAN = re.compile(r"out of (?:bounds|range)|negative|must be (?:>=|at least|positive)|< 0|tried to access index")
 _RANGE = re.compile(r", (-?\d+)\.\.-?\d+$|(?:^| )(-\d+)$")
-_INTEGERS = re.compile(r"""^(?:(?:torch|np|numpy)\.)?(?:u?int(?:p|c|_|8|16|32|64)?|long)$|^['"]u?i(?:nt)?\d*['"]$""")
-_WHOLE = re.compile(r"^(?:arg\w+|arange|randint\w*|randperm|nonzero|searchsorted|bucketize|bincount|size|len|numel)$")
-_MAKERS = frozenset({"tensor", "as_tensor", "array", "asarray", "full"})
-_OF_INTEGERS = frozenset({"LongTensor", "IntTensor", "int64", "int32", "intp"})
 
 
 class Conversion(msgspec.Struct, frozen=True):
@@ -115,7 +111,7 @@ def origin_of(at: FailingLine, node: ast.AST, spot: Spot, number: int) -> Origin
         for item in ast.walk(part.node):
             if isinstance(item, ast.expr) and _is_written(item, part.spot.tree):
                 markers.append(Part(item, part.spot))
-            operand = _operand(item) if isinstance(item, ast.Call) else None
+            operand = integer_operand(item) if isinstance(item, ast.Call) else None
             if isinstance(item, ast.Call) and operand is not None:
                 conversions.append(Conversion(item, operand, part.spot))
     if markers:
@@ -159,7 +155,7 @@ def _inline(at: FailingLine, node: ast.AST, spot: Spot) -> tuple[str, Origin] | 
         return None  # where NaN becomes 0
     found = []
     for item in ast.walk(node):
-        operand = _operand(item) if isinstance(item, ast.Call) else None
+        operand = integer_operand(item) if isinstance(item, ast.Call) else None
         if isinstance(item, ast.Call) and operand is not None:
             bad = [name for name in names_in(operand) if NOT_FINITE.search(at.values.get(name, ""))]
             found += [(bad[0], _with_hazards(at, Conversion(item, operand, spot)))] if bad else []
@@ -181,27 +177,6 @@ def _least(value: str) -> int | None:
 def _with_hazards(at: FailingLine, item: Conversion) -> Conversion:
     found = hazards_of(at, [Part(item.operand, item.spot)], lambda hazard: not hazard.backward)
     return Conversion(item.node, item.operand, item.spot, tuple(found) if len(found) <= MOST_LINES else ())
-
-
-def _operand(call: ast.Call) -> ast.expr | None:
-    """`x` of `x.long()`, `x.to(torch.int64)`, `x.astype(int)`, `torch.LongTensor(x)`, `np.array(x, dtype=int)`."""
-    owner = call.func.value if isinstance(call.func, ast.Attribute) else None
-    name = called_name(call) or ""
-    first = call.args[0] if call.args else None
-    found: ast.expr | None = None
-    if name in ("long", "int") and owner is not None and not call.args:
-        found = owner
-    elif name in ("to", "type", "astype") and owner is not None:
-        types = [*call.args, *filter(None, (keyword_value(call, "dtype"),))]
-        found = owner if any(_INTEGERS.match(ast.unparse(item)) for item in types) else None
-    elif name in _OF_INTEGERS:
-        found = first
-    elif name in _MAKERS:
-        given = keyword_value(call, "dtype")
-        found = first if given is not None and _INTEGERS.match(ast.unparse(given)) else None
-    inner = called_name(found) if isinstance(found, ast.Call) else None
-    whole = isinstance(found, (ast.Constant, ast.List, ast.Compare)) or (inner is not None and _WHOLE.match(inner))
-    return None if whole else found
 
 
 def _is_written(node: ast.expr, tree: ast.Module) -> bool:

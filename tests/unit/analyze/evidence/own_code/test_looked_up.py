@@ -12,6 +12,7 @@ import pytest
 
 from pytracer.analyze import describing
 from pytracer.analyze.evidence.at_fault import of_looked_up
+from pytracer.analyze.evidence.own_code.index_arrays import index_arrays
 from pytracer.analyze.evidence.own_code.looked_up import LookedUp, looked_up
 from pytracer.analyze.evidence.own_code.lookups import Lookup, lookups, parameter_of, reads_index
 from pytracer.analyze.evidence.wild.far_index import FarIndex
@@ -302,3 +303,34 @@ def test_other_faults_at_such_an_index_are_told_with_it(
     found = describing._of_looked_up(rule, judgement, Description("Before.", [], "Old."))
     assert found.advice.startswith(told)
     assert found.summary.startswith("It read out of bounds: `start` was looked up in `rowptr`") is headline
+
+
+COUNT = """#include <stdint.h>
+void sample(table_t *rowptr, const int64_t *col, const int64_t *idx, int64_t n, double *out) {
+  for (int64_t i = 0; i < n; i++) {
+    %s
+  }
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "names"),
+    [
+        ("rowptr->cells[col[i] * rowptr->n + idx[i]] += 1;", ["nodes"]),  # the other one is of a row
+        ("rowptr->cells[idx[i]] += out[i];", ["nodes"]),  # of floats
+        ("rowptr->cells[col[i] + idx[i]] += 1;", ["col", "nodes"]),
+        ("rowptr->cells[made[i] + idx[i]] += 1;", None),  # of which nothing is known
+        ("rowptr->total += 1;", None),
+    ],
+)
+def test_arrays_of_which_an_element_may_be_the_index_itself(line: str, names: list[str] | None, tmp_path: Path) -> None:
+    view = view_of(tmp_path, COUNT % line, 4, dtypes={"out": "float64"})
+    found = index_arrays(view, -(1 << 31))
+    assert (sorted(item.name for item in found[1]) if found is not None else None) == names
+    assert found is None or found[0] == "ops.c:4"
+
+
+def test_array_whose_numbers_are_known_to_be_others_has_not_the_index(tmp_path: Path) -> None:
+    view = view_of(tmp_path, COUNT % "rowptr->cells[idx[i]] += 1;", 4, range_of={NODES: (0, 4499)})
+    assert index_arrays(view, -(1 << 31)) is None

@@ -55,3 +55,18 @@ def test_index_that_nan_becomes_asks_for_numbers_that_are_finite(index: int, sai
     assert f"index {index} leads out of an array" in summary(report)
     assert ("NaN, infinity and numbers that are too large become that index" in summary(report)) == said
     assert advice(report).startswith("Ask `np.isfinite(x).all()`") == said
+
+
+@needs_capstone
+@pytest.mark.parametrize(
+    ("away", "said"), [(8 << 31, True), (4 << 31, True), ((8 << 31) + 8, False), (24 << 30, False), (-(8 << 31), False)]
+)
+def test_index_that_nan_becomes_is_known_by_the_sum_alone(away: int, said: bool, run: Path) -> None:
+    """The compiler keeps the sum only. The look-alikes: no exact multiple, another number, above the array."""
+    addr = COUNTS - away
+    report = died(
+        run, addr=addr, registers={"rcx": COUNTS, "rdi": addr}, code_bytes=bytes.fromhex("488b07"),
+        stack_of=[(s.PYTHON, "_PyEval_EvalFrameDefault")], mappings=[PROGRAM, HEAP],
+    )  # fmt: skip
+    assert ("index -2147483648 leads out of an array in its memory" in summary(report)) == said
+    assert (verdict(report) == ("out-of-bounds", "likely")) == said
