@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from pytracer._text import shortened
+from pytracer._text import list_words, shortened
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.wraps import Wrap, wraps_of_classes
 from pytracer.analyze.evidence.syntax.loops import loops_around
@@ -24,9 +24,9 @@ _ONCE = (("slot_tp_call", "_wrapped_call_impl"), ("gen_iternext", "<genexpr>"))
 
 
 class Descent(msgspec.Struct, frozen=True):
-    """`part`: what each level goes down by, as its line has it. `wrap`: the only line that adds a level to that."""
+    """`parts`: what each level goes down by, as its line has it. `wrap`: the only line that adds a level to that."""
 
-    part: str
+    parts: tuple[str, ...]
     at: LineWords
     wrap: LineWords | None
     text: str
@@ -35,18 +35,22 @@ class Descent(msgspec.Struct, frozen=True):
     @property
     def clause(self) -> str:
         """Behind the line that calls itself."""
-        return f", each time one level down in `{self.part}`"
+        return f", each time one level down in {self._part}"
+
+    @property
+    def _part(self) -> str:
+        return list_words([f"`{part}`" for part in self.parts], conjunction="or")
 
     @property
     def advice(self) -> str:
         """The recursion is not to be ended: what it walks through is that deep."""
         if self.wrap is None:
             return (
-                f"Either `{self.part}` ({self.at}) leads in a circle, or the data is deeper than the stack holds: walk "
+                f"Either {self._part} ({self.at}) leads in a circle, or the data is deeper than the stack holds: walk "
                 "through it by a loop, with a list of what is left to do, or limit its depth."
             )
         return (
-            f"The data goes deeper in `{self.part}` ({self.at}) than the stack holds: {self.wrap} (`{self.text}`) may "
+            f"The data goes deeper in {self._part} ({self.at}) than the stack holds: {self.wrap} (`{self.text}`) may "
             f"add a level {self.when}. Walk through it by a loop, with a list of what is "
             "left to do, or limit or balance its depth there."
         )
@@ -59,14 +63,15 @@ def descent(snapshot: Snapshot, stack: Sequence[PythonFrame], at: PythonFrame) -
     if tree is None or at.line is None:
         return None
     found = {ast.unparse(part): part for part in _parts(tree, at.line)}
-    if len(found) != 1:
-        return None
-    text, part = found.popitem()
-    name = part.attr if isinstance(part, ast.Attribute) else None
-    wraps = [item for item in wraps_of_classes(files) if item.attribute == name is not None]
+    names = {part.attr if isinstance(part, ast.Attribute) else None for part in found.values()}
+    if not found or (
+        len(found) > 1 and (None in names or len({ast.unparse(part.value) for part in found.values()}) > 1)
+    ):
+        return None  # `items[:n]`, `items[n:]`: each level has a part of it
+    wraps = [item for item in wraps_of_classes(files) if item.attribute is not None and item.attribute in names]
     wrap: Wrap | None = wraps[0] if len(wraps) == 1 else None
     return Descent(
-        text,
+        tuple(found),
         line_in(at.file, at.line, at.file),
         line_in(wrap.file, wrap.line, at.file) if wrap is not None else None,
         shortened(wrap.text, _LONGEST) if wrap is not None else "",
