@@ -26,11 +26,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from pytracer._text import capital, count_words
 from pytracer.analyze.address_space.mapped_file import MappedFile, mapped_file, truncation_confidence
 from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.lifetime.each_rank import CreatedByEach, created_by_each
-from pytracer.analyze.evidence.lifetime.file_mappers import file_mapper
+from pytracer.analyze.evidence.lifetime.file_mappers import FileMapper, file_mapper
 from pytracer.analyze.evidence.lifetime.file_writers import FileWriter, file_writer
 from pytracer.analyze.evidence.lifetime.rewriters import Rewriter, only_before, rewriter
 from pytracer.analyze.evidence.phrases import (
@@ -64,12 +66,12 @@ class TruncatedMapping(MemoryFaultRule[MappedFile]):
     def describe(self, job: JobView, judgement: Judgement[MappedFile]) -> Description:
         """See MemoryFaultRule."""
         view, file = judgement.views[0], judgement.found
-        created = created_by_each(job, view, file.path)
+        known = _known(view, file, created_by_each(job, view, file.path))
         behind = file.then_bytes if file.then_bytes is not None else file.now_bytes
         return Description(
             f"{introduction(judgement.views)} {access_verb(view)} byte {file.offset} of the mapped file {file.path}"
             f"{in_function(view)}: the file {'held' if file.then_bytes is not None else 'now holds'} {_bytes(behind)}"
-            f"{_rewritten(view, file, created)}.",
+            f"{_rewritten(file, known)}.",
             [
                 fault_evidence(view),
                 _extent(file),
@@ -80,9 +82,9 @@ class TruncatedMapping(MemoryFaultRule[MappedFile]):
                 storage_evidence(view) if view.place is not None and view.place.kind == "in-storage" else None,
                 python_evidence(view),
             ],
-            _advice(view, file, created),
+            _advice(file, known),
             [None if file.then_bytes is not None else "the size of the file at the crash"],
-            behind=Behind.of([], file_mapper(view, file.path), created or _named(view, file)),
+            behind=Behind.of([], known.mapper, known.created or known.writer),
         )
 
     def otherwise(self, faults: Sequence[ProcessView]) -> NoFinding:
@@ -100,10 +102,29 @@ _ASIDE = (
 _OF_TORCH = "/dev/shm/torch_"
 
 
-def _advice(view: ProcessView, file: MappedFile, created: CreatedByEach | None) -> str:
-    if created is not None:
-        return created.advice
+class _Known(msgspec.Struct, frozen=True):
+    """What the program's source has about the file: the lines that write and map it, or that every rank creates it.
+
+    `before`: the writer runs only before the file is mapped.
+    """
+
+    created: CreatedByEach | None
+    writer: Rewriter | FileWriter | None
+    mapper: FileMapper | None
+    before: bool
+
+
+def _known(view: ProcessView, file: MappedFile, created: CreatedByEach | None) -> _Known:
     writer = _named(view, file)
+    by_name = writer if isinstance(writer, FileWriter) and not file.path.startswith(_OF_TORCH) else None
+    before = by_name is not None and only_before(view, file.path, by_name.at)
+    return _Known(created, writer, file_mapper(view, file.path), before)
+
+
+def _advice(file: MappedFile, known: _Known) -> str:
+    writer, mapper = known.writer, known.mapper
+    if known.created is not None:
+        return known.created.advice
     if isinstance(writer, Rewriter):
         return writer.advice
     if file.path.startswith(_OF_TORCH):
@@ -112,8 +133,7 @@ def _advice(view: ProcessView, file: MappedFile, created: CreatedByEach | None) 
             "tensors in it lived. To clean up, use os.unlink(), which leaves mappings whole, once its users have ended."
         )
         return f"{writer.words} {owner}" if writer is not None else owner
-    mapper = file_mapper(view, file.path)
-    if writer is not None and only_before(view, file.path, writer.at):
+    if writer is not None and known.before:
         return (
             f"{capital(writer.brief)} writes the file only before it is mapped: look for another line or process that "
             f"does, such as a second run of the program. {_ASIDE}"
@@ -137,11 +157,11 @@ def _named(view: ProcessView, file: MappedFile) -> Rewriter | FileWriter | None:
     return rewriter(view, file.path) or alike
 
 
-def _rewritten(view: ProcessView, file: MappedFile, created: CreatedByEach | None) -> str:
+def _rewritten(file: MappedFile, known: _Known) -> str:
     """`` , which line 29 (`torch.save(half, path)`) may have written since line 22 mapped it ``."""
-    if created is not None:
-        return f"; {created.brief}"
-    writer, mapper = _named(view, file), file_mapper(view, file.path)
+    writer, mapper = known.writer, known.mapper
+    if known.created is not None:
+        return f"; {known.created.brief}"
     if isinstance(writer, Rewriter):
         return writer.brief
     if writer is None or writer.begins is not None or file.path.startswith(_OF_TORCH):
@@ -149,7 +169,7 @@ def _rewritten(view: ProcessView, file: MappedFile, created: CreatedByEach | Non
     if writer.runs:
         mapped = f" while {mapper.place} had it mapped" if mapper is not None else ""
         return f", which {writer.brief} was writing{mapped}"
-    if only_before(view, file.path, writer.at):
+    if known.before:
         return ""
     since = f" since {mapper.place} mapped it" if mapper is not None else ""
     return f", which {writer.brief} may have written{since}"
