@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import get_args
@@ -34,7 +34,7 @@ from pytracer.analyze.rules.base import AnyJudgement, AnyRule, Description, NoFi
 from pytracer.analyze.rules.fault import FaultRule
 from pytracer.analyze.timeline.clock import RunClock
 from pytracer.analyze.timeline.restarts import beside_the_last, restarted, split_attempts
-from pytracer.analyze.view import JobView, ProcessView, WhyKind
+from pytracer.analyze.view import JobView, ProcessView, RecordedSender, WhyKind
 from pytracer.decode.job.detail import in_full
 from pytracer.decode.types.host_counters import SeenProcess
 from pytracer.decode.types.snapshot import Job, Process
@@ -187,34 +187,35 @@ class Concluded:
 def job_view(job: Job, clock: RunClock) -> JobView:
     """The processes with everything known about them, and the order of their deaths."""
     senders = recorded_senders(job.processes)
-    views = tuple(
-        build_view(index, process, clock, senders.get(index, ()), *_by_launcher(job, process))
-        for index, process in enumerate(job.processes)
-    )
+    views = tuple(_view(job, index, clock, senders) for index in range(len(job.processes)))
     deaths = find_deaths(views)
     suspects = [death.view.index for death in deaths if death.primary is not False and _is_light(death.view)]
     if suspects:
         job = in_full(job, suspects[:CLOSELY])
-        closer = {
-            index: build_view(
-                index, job.processes[index], clock, senders.get(index, ()), *_by_launcher(job, job.processes[index])
-            )
-            for index in suspects[:CLOSELY]
-        }
+        closer = {index: _view(job, index, clock, senders) for index in suspects[:CLOSELY]}
         views = tuple(closer.get(view.index, view) for view in views)
         deaths = find_deaths(views)
     matches = match_job(job)
     return JobView(job, views, deaths, matches=matches, waiting=find_waiting(job, matches))
 
 
-def _by_launcher(job: Job, process: Process) -> tuple[SeenProcess | None, str | None]:
-    """What its launcher saw of it, and why that one killed it."""
-    launcher, snapshot = job.launcher_of(process.snapshot), process.snapshot
-    if launcher is None:
-        return None, None
-    seen = launcher.witness.process(snapshot.pid, snapshot.start_ticks) if launcher.witness is not None else None
-    is_killed = process.signal == SIGKILL and snapshot.pid in launcher.killed
-    return seen, launcher.killed_for if is_killed else None
+def _view(job: Job, index: int, clock: RunClock, senders: Mapping[int, tuple[RecordedSender, ...]]) -> ProcessView:
+    process = job.processes[index]
+    return build_view(index, process, clock, senders.get(index, ()), _seen(job, process), _killed_for(job, process))
+
+
+def _seen(job: Job, process: Process) -> SeenProcess | None:
+    """What its launcher saw of it."""
+    launcher = job.launcher_of(process.snapshot)
+    witness = launcher.witness if launcher is not None else None
+    return witness.process(process.snapshot.pid, process.snapshot.start_ticks) if witness is not None else None
+
+
+def _killed_for(job: Job, process: Process) -> str | None:
+    """Why its launcher killed it, where it did."""
+    launcher = job.launcher_of(process.snapshot)
+    is_killed = process.signal == SIGKILL and launcher is not None and process.snapshot.pid in launcher.killed
+    return launcher.killed_for if launcher is not None and is_killed else None
 
 
 def _unread(job: JobView) -> list[ProcessView]:

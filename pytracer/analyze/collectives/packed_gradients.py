@@ -22,7 +22,7 @@ from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.gradients import is_gradient, tested_for_none
-from pytracer.analyze.evidence.syntax.loops import deciding_ifs, last_of
+from pytracer.analyze.evidence.syntax.loops import COMPREHENSIONS, deciding_ifs, last_of
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import own_nodes
 from pytracer.analyze.naming import line_in
@@ -34,7 +34,6 @@ _TYPES = ("to", "float", "double", "half", "bfloat16", "type", "cpu", "cuda", "d
 _ITERATE = ("list", "tuple", "filter", "zip", "chain", "from_iterable", "values", "items", "reversed", "enumerate")
 _KEEP = frozenset({*_PACK, *_SAME, *_TYPES, *_ITERATE})
 _FILLS = ("append", "extend", "add")
-_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
 _MOST = 40
 
 _Place = tuple[ast.AST, Spot]
@@ -121,7 +120,7 @@ class _Packed:
             return
         for item in self._parts(node, spot):
             self._has_gradients |= is_gradient(item)
-            if isinstance(item, _COMPREHENSIONS):
+            if isinstance(item, COMPREHENSIONS):
                 for test in (test for part in item.generators for test in part.ifs):
                     self._note(test, item, spot, absent=False)
             if isinstance(item, ast.Call):

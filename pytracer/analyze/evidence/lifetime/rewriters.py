@@ -27,6 +27,7 @@ from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.loops import deciding_ifs
+from pytracer.analyze.evidence.syntax.path_ends import ADDED_BY_NUMPY
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, qualified_name
 from pytracer.analyze.naming import LineWords, line_in
 from pytracer.analyze.tensors.source_lines import line_text
@@ -36,7 +37,6 @@ from pytracer.report.job import PythonFrame
 _QUOTED, _LONGEST = 44, 70
 _LEAST = 3  # characters of a name that are shown
 _UNKNOWN = re.compile(r"\{.*? \d+ (\d+)\}")  # as path_parts writes what the source does not show, of which scope
-_ADDED = {"save": ".npy", "savez": ".npz", "savez_compressed": ".npz"}
 _CUTS = ("truncate",)
 _OF_FILE = re.compile(r"exists|is_?file|getsize|st_size")
 _FIRST_TIME = re.compile(r"\bNone\b|^not |\bnot in\b")
@@ -208,7 +208,7 @@ def _parts(back: Slice, call: ast.Call, given: ast.expr | None, chain: Chain) ->
         known = _whole_parts(back, node, above)
         plain = known if not any(_UNKNOWN.search(item) for item in known) else plain
     owner = ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) else None
-    added = _ADDED.get(called_name(call) or "", "") if owner in ("np", "numpy") else ""
+    added = ADDED_BY_NUMPY.get(called_name(call) or "", "") if owner in ("np", "numpy") else ""
     return (*plain[:-1], plain[-1] + added) if plain and added and not plain[-1].endswith(added) else plain
 
 

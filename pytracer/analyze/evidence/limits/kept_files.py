@@ -17,6 +17,7 @@ from pytracer.analyze.evidence.ends.keeping_lines import only_grows, stored
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.constants import is_none
+from pytracer.analyze.evidence.syntax.loops import COMPREHENSIONS
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes, qualified_name, scope_of
 from pytracer.analyze.naming import LineWords, line_in
@@ -25,7 +26,6 @@ from pytracer.report.job import PythonFrame
 
 _OPENERS = frozenset({"open", "File", "ZipFile", "TarFile", "memmap", "VideoCapture", "VideoReader", "safe_open"})
 _GATHERS = frozenset({"list", "tuple", "dict", "ConcatDataset", "ChainDataset", "StackDataset"})
-_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _CACHES = ("cache", "lru_cache")
 _COMMON = frozenset({"get", "pop", "read", "load", "setdefault", "__getitem__", "__enter__", "__iter__", "__next__"})
 _ROUNDS, _QUOTED = 4, 60
@@ -199,7 +199,7 @@ def _gathered(node: ast.stmt, file: str, makers: Mapping[str, Opener], here: str
     value = node.value if isinstance(node, ast.Assign) else None
     if isinstance(value, ast.Call) and called_name(value) in _GATHERS and len(value.args) == 1:
         value = value.args[0]
-    if not isinstance(value, _COMPREHENSIONS):
+    if not isinstance(value, COMPREHENSIONS):
         return None
     return _opener(value.value if isinstance(value, ast.DictComp) else value.elt, file, makers, here)
 

@@ -18,7 +18,7 @@ from pytracer.analyze.evidence.own_code.c_values import SETS, Term
 from pytracer.analyze.evidence.own_code.passed_arrays import PassedArrays
 from pytracer.analyze.evidence.own_code.struct_fields import c_structures
 from pytracer.analyze.evidence.slicing.spots import Spot
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.calls import called_name, without_ctype
 from pytracer.analyze.view import ProcessView
 
 _BITS, _MOST_BYTES = 8, 8
@@ -116,7 +116,4 @@ def _argument(call: ast.AST, place: int) -> ast.expr | None:
     given = call.args if isinstance(call, ast.Call) and not call.keywords else []
     if place >= len(given) or any(isinstance(item, ast.Starred) for item in given):
         return None
-    node = given[place]
-    while isinstance(node, ast.Call) and (called_name(node) or "").startswith("c_") and len(node.args) == 1:
-        node = node.args[0]
-    return node
+    return without_ctype(given[place])

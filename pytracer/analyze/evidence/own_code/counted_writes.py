@@ -19,7 +19,7 @@ from pytracer.analyze.evidence.own_code.own_libraries import OwnCall, OwnLibrari
 from pytracer.analyze.evidence.own_code.own_signature import Definition, own_definition
 from pytracer.analyze.evidence.own_code.short_allocations import statement_end
 from pytracer.analyze.evidence.syntax.bindings import bound_value
-from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
+from pytracer.analyze.evidence.syntax.calls import called_name, calls_on, without_ctype
 from pytracer.analyze.evidence.syntax.scopes import scope_of
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
@@ -29,7 +29,6 @@ _WRITE = re.compile(r"(?<![\w.>])(?P<name>\w+)\s*\[\s*(?P<counter>\w+)\s*\+\+\s*
 _FOR, _OTHER_LOOPS = re.compile(r"\bfor\s*\("), re.compile(r"\b(?:while|do|goto|static)\b")
 _COMPARES = r"(?:<=?|>=?|==|!=)"
 _QUOTED = 60
-_CTYPE = "c_"
 
 
 class CountedWrite(msgspec.Struct, frozen=True):
@@ -118,7 +117,7 @@ def _of(
             name,
             bound,
             held[0],
-            ast.unparse(_value(count)),
+            ast.unparse(without_ctype(count)),
             libraries.line(_at(call, count.lineno)),
             ((call.at.file, passed[name].lineno), (call.at.file, count.lineno)),
         )
@@ -157,9 +156,3 @@ def _is_compared(text: str, counter: str) -> bool:
 
 def _names(node: ast.expr) -> set[str]:
     return {item.id for item in ast.walk(node) if isinstance(item, ast.Name)}
-
-
-def _value(node: ast.expr) -> ast.expr:
-    """`n` of `ctypes.c_int(n)`."""
-    wraps = isinstance(node, ast.Call) and (called_name(node) or "").startswith(_CTYPE) and len(node.args) == 1
-    return node.args[0] if wraps and isinstance(node, ast.Call) else node

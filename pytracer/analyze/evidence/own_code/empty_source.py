@@ -16,13 +16,13 @@ from pytracer.analyze.evidence.slicing.bindings import bindings_of
 from pytracer.analyze.evidence.slicing.calls import argument_of
 from pytracer.analyze.evidence.syntax.bindings import is_empty_container, lines_that_fill
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.loops import COMPREHENSIONS
 from pytracer.analyze.evidence.syntax.scopes import class_around, is_parameter, own_nodes, scope_of
 
 _HOPS = 8
 _OF_ITEMS = ("items", "values", "keys", "get", "enumerate", "sorted", "list", "tuple", "len", "int")
 _QUOTED = 50
 _LITERALS = (ast.Constant, ast.List, ast.Tuple, ast.Set, ast.Dict)
-_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
 class EmptySource(msgspec.Struct, frozen=True):
@@ -97,7 +97,7 @@ def _values(files: Mapping[str, ast.Module], file: str, name: ast.Name) -> Itera
     """What the name is bound to where it is read: in a comprehension around it, the function, or the module."""
     tree = files[file]
     for node in ast.walk(tree):
-        if isinstance(node, _COMPREHENSIONS) and any(item is name for item in ast.walk(node)):
+        if isinstance(node, COMPREHENSIONS) and any(item is name for item in ast.walk(node)):
             around = [item for item in node.generators if _targets(item.target, name.id)]
             if around:
                 yield file, around[-1].iter

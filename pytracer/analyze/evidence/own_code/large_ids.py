@@ -25,7 +25,7 @@ from pytracer.analyze.evidence.own_code.own_signature import definitions
 from pytracer.analyze.evidence.own_code.passed_arrays import PassedArray, PassedArrays
 from pytracer.analyze.evidence.own_code.recorded_arrays import RecordedArrays
 from pytracer.analyze.evidence.slicing.spots import Spot
-from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value, passed_values
+from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value, passed_values, without_ctype
 from pytracer.analyze.evidence.syntax.changes import PURE, bound_in
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import own_nodes
@@ -227,8 +227,7 @@ def _compared(
     given = call.args[place] if given is None and place < len(call.args) else given
     if array is None or not array.is_integer or given is None:
         return None
-    wraps = isinstance(given, ast.Call) and len(given.args) == 1 and (called_name(given) or "").startswith("c_")
-    inner = given.args[0] if wraps and isinstance(given, ast.Call) else given
+    inner = without_ctype(given)
     recorded = RecordedArrays(view, arrays.back)
     number, ends = recorded.number(inner, spot), _ends(array, recorded, arrays)
     if number is None or ends is None or ends[1] < number:

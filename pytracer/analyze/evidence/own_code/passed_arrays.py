@@ -20,7 +20,7 @@ from pytracer.analyze.evidence.preconditions.call import given_of
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
-from pytracer.analyze.evidence.syntax.calls import called_name, calls_on, keyword_value
+from pytracer.analyze.evidence.syntax.calls import called_name, calls_on, keyword_value, without_ctype
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import scope_of, statement_at
 from pytracer.analyze.parts import python_frame
@@ -97,9 +97,7 @@ class PassedArrays:
         spot = self._spot
         call = self._call(function, len(parameters), spot) if spot is not None else None
         given = self._given(call, parameters[place], place) if call is not None else None
-        while isinstance(given, ast.Call) and (called_name(given) or "").startswith("c_") and len(given.args) == 1:
-            given = given.args[0]
-        return (given, spot) if given is not None and spot is not None else None
+        return (without_ctype(given), spot) if given is not None and spot is not None else None
 
     def _given(self, call: ast.Call, parameter: str, place: int) -> ast.expr | None:
         if any(isinstance(item, ast.Starred) for item in call.args):

@@ -26,7 +26,7 @@ from pytracer.analyze.evidence.own_code.short_allocations import statement_end
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Made, Spot
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.calls import called_name, without_ctype
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import scope_of
 from pytracer.analyze.naming import LineWords
@@ -34,7 +34,7 @@ from pytracer.analyze.view import ProcessView
 
 _WHILE = re.compile(r"\bwhile\s*\(\s*(?P<name>\w+)\s*<\s*(?P<bound>\w+)\s*\)")
 _MAKERS = ("empty", "zeros", "ones")
-_CTYPE, _QUOTED = "c_", 60
+_QUOTED = 60
 
 
 class ShortBuffer(msgspec.Struct, frozen=True):
@@ -167,7 +167,7 @@ def _given(
     arrays: RecordedArrays, passed: Mapping[str, ast.expr], fill: _Fill, elements: Mapping[str, Parameter], spot: Spot
 ) -> _Given | None:
     """None where the buffer has as many elements, or its line does not show how many."""
-    count, name = _unwrapped(passed[fill.bound]), variable(_held(passed[fill.buffer]))
+    count, name = without_ctype(passed[fill.bound]), variable(_held(passed[fill.buffer]))
     if name is None:
         return None
     made = arrays.back.made(ast.parse(name, mode="eval").body, spot, calls=True)
@@ -180,15 +180,9 @@ def _given(
     return _Given(count, name, size, made, None) if _is_less(size, count) else None
 
 
-def _unwrapped(node: ast.expr) -> ast.expr:
-    """`n` of `ctypes.c_long(n)`."""
-    wraps = isinstance(node, ast.Call) and len(node.args) == 1 and (called_name(node) or "").startswith(_CTYPE)
-    return node.args[0] if wraps and isinstance(node, ast.Call) else node
-
-
 def _held(node: ast.expr) -> ast.expr:
     """`out` of `out`, `out.ctypes.data`, `c_void_p(out.data_ptr())` and `out.ctypes.data_as(FLOATS)`."""
-    node = _unwrapped(node)
+    node = without_ctype(node)
     while (isinstance(node, ast.Attribute) and node.attr in ("ctypes", "data")) or (
         isinstance(node, ast.Call) and called_name(node) in ("data_ptr", "data_as")
     ):

@@ -21,7 +21,7 @@ from pytracer.analyze.evidence.slicing.left_out_items import leaves_out
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
-from pytracer.analyze.evidence.syntax.loops import Loop, deciding_ifs
+from pytracer.analyze.evidence.syntax.loops import ITEM_COMPREHENSIONS, Loop, deciding_ifs
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.ranks import is_for_one_rank, is_of_rank, is_rank
 from pytracer.analyze.evidence.syntax.scopes import Scope, class_around, own_nodes, parameters, scope_of
@@ -46,7 +46,6 @@ SELECTING = frozenset(
 )
 _OF_ISLICE = 4  # arguments with a step
 _GROWS = frozenset({"append", "extend", "add"})
-_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp)
 
 
 class SizeSource(msgspec.Struct, frozen=True):
@@ -195,7 +194,7 @@ def _by_rank(slice_: Slice, node: ast.expr, spot: Spot) -> SizeSource | None:
     name = variable(node)
     for test, place in _branches(name, spot) if name is not None else ():
         return SizeSource(test, place)
-    if isinstance(node, (ast.Name, ast.Attribute, ast.Call, *_COMPREHENSIONS, ast.Tuple, ast.List)):
+    if isinstance(node, (ast.Name, ast.Attribute, ast.Call, *ITEM_COMPREHENSIONS, ast.Tuple, ast.List)):
         return None
     return SizeSource(node, spot) if any(is_rank(item) for item in _parts(node)) else None
 
@@ -205,7 +204,7 @@ def _turns(node: ast.expr, spot: Spot) -> Iterator[ast.expr]:
     if isinstance(node, ast.Call) and called_name(node) == "islice" and len(node.args) == _OF_ISLICE:
         if is_of_rank(node.args[1]):
             yield node
-    elif isinstance(node, _COMPREHENSIONS):
+    elif isinstance(node, ITEM_COMPREHENSIONS):
         yield from (test for part in node.generators for test in part.ifs if _is_turn(test))
     elif isinstance(node, ast.Name):
         calls = (item for item in own_nodes(spot.scope) if isinstance(item, ast.Call) and called_name(item) in _GROWS)
@@ -270,7 +269,7 @@ def before(slice_: Slice, node: ast.expr, spot: Spot) -> Iterator[tuple[ast.AST,
         for name in names - {None}:
             yield from values_of(name or "", spot)
     else:
-        if isinstance(node, _COMPREHENSIONS):
+        if isinstance(node, ITEM_COMPREHENSIONS):
             yield from ((part.iter, spot) for part in node.generators)
         yield from ((item, spot) for item in _parts(node) if isinstance(item, (ast.Name, ast.Attribute, ast.Call)))
 

@@ -17,7 +17,7 @@ from pytracer.analyze.evidence.slicing.callers import ProgramCall, calls_of, men
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
-from pytracer.analyze.evidence.syntax.loops import LOOPS
+from pytracer.analyze.evidence.syntax.loops import COMPREHENSIONS, LOOPS
 from pytracer.analyze.evidence.syntax.reaching import places_that_bind
 from pytracer.analyze.evidence.syntax.scopes import (
     Scope,
@@ -37,7 +37,6 @@ _DEEPEST, _MOST = 8, 24
 _COMMON = frozenset(
     name for kind in (io.TextIOWrapper, io.BufferedRandom, dict, list, set, str) for name in dir(kind)
 ) | {"save", "load", "run", "put", "step", "train", "eval", "backward"}
-_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -251,7 +250,7 @@ def _is_same(after: Step, before: Step, inner: Chain, others: Chain) -> bool:
 
 def _share_loop(after: Step, before: Step) -> bool:
     for item in own_nodes(after.scope):
-        if isinstance(item, _COMPREHENSIONS) and _has(item, after.call) and _has(item, before.call):
+        if isinstance(item, COMPREHENSIONS) and _has(item, after.call) and _has(item, before.call):
             return True
         if not isinstance(item, LOOPS) or not spans(item, after.line) or not spans(item, before.line):
             continue

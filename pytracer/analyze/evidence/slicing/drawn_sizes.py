@@ -22,7 +22,7 @@ from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value, passed_values
 from pytracer.analyze.evidence.syntax.draws import DRAWS, goes_by_rank, is_unseeded, library_drawn_from, seeded_by_rank
-from pytracer.analyze.evidence.syntax.loops import deciding_ifs
+from pytracer.analyze.evidence.syntax.loops import COMPREHENSIONS, deciding_ifs
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.ranks import reads_rank
 from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes
@@ -36,7 +36,6 @@ _MASKS = frozenset(
 )
 _CHOOSING = SELECTING | {"where", "flatnonzero", "compress", "query", "dropna"}
 _BIT_OPERATIONS = (ast.BitAnd, ast.BitOr, ast.BitXor)
-_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _GROWS = frozenset({"append", "extend", "add"})
 
 _Role = Literal["size", "selector", "value"]  # of an expression: how long it is, what it selects, what it is
@@ -195,7 +194,7 @@ class _Walk:
         if isinstance(node, ast.Subscript):
             yield structs.replace(item, node=node.value)
             yield from (structs.replace(item, node=part, role=of) for part, of in _selectors(node.slice))
-        elif isinstance(node, _COMPREHENSIONS):
+        elif isinstance(node, COMPREHENSIONS):
             for part in node.generators:
                 yield structs.replace(item, node=part.iter)
                 yield from (structs.replace(item, node=test, role="value") for test in part.ifs)

@@ -16,6 +16,7 @@ from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.bindings import is_empty_container
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
+from pytracer.analyze.evidence.syntax.loops import COMPREHENSIONS
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import is_parameter, own_nodes, spans
 
@@ -32,7 +33,6 @@ _ITERATES = frozenset({"sorted", "list", "tuple", "reversed", "iter", "tqdm", "t
 _JOINS = frozenset({"stack", "cat", "concatenate", "vstack", "hstack"})
 _READS = frozenset({"get", "pop", "popleft"})
 _MODULES = frozenset({"torch", "np", "numpy"})
-_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _HOPS = 24
 ANY = "any"  # a part of which only the program knows which one it is: `*`
 
@@ -96,7 +96,7 @@ def looped_over(spot: Spot, name: str) -> tuple[ast.expr, tuple[Part, ...]] | No
     """What the innermost loop or comprehension around a line goes through, whose variable it is, and the part of it."""
     heads: list[tuple[int, ast.expr, ast.expr]] = []
     for node in own_nodes(spot.scope):
-        if isinstance(node, _COMPREHENSIONS) and spans(node, spot.line):
+        if isinstance(node, COMPREHENSIONS) and spans(node, spot.line):
             heads += [(node.lineno, item.target, item.iter) for item in node.generators]
         elif isinstance(node, (ast.For, ast.AsyncFor)) and spans(node, spot.line):
             heads.append((node.lineno, node.target, node.iter))

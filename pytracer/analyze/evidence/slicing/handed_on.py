@@ -12,6 +12,7 @@ from pytracer.analyze.evidence.slicing.callers import only_call
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.loops import ITEM_COMPREHENSIONS
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import Scope, class_around, own_nodes, parameters, scope_of
 
@@ -20,7 +21,6 @@ _PUTS = frozenset({"append", "extend", "add", "insert", "put", "appendleft", "se
 _SAME = frozenset({"list", "tuple", "set", "deque", "enumerate", "reversed", "zip", "sorted", "iter"})
 _OF_ITSELF = frozenset({"items", "values", "copy", "pop", "popleft", "get"})
 _LOOPS = (ast.For, ast.AsyncFor, ast.comprehension)
-_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp)
 
 Place = tuple[ast.AST, Spot]
 
@@ -55,7 +55,7 @@ def _before(slice_: Slice, node: ast.AST, spot: Spot) -> Iterator[Place]:
         yield from ((item, spot) for item in node.values)
     elif isinstance(node, ast.DictComp):
         yield node.value, spot
-    elif isinstance(node, _COMPREHENSIONS):
+    elif isinstance(node, ITEM_COMPREHENSIONS):
         yield node.elt, spot
     elif isinstance(node, ast.IfExp):
         yield from ((item, spot) for item in (node.body, node.orelse))

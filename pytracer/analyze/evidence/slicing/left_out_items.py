@@ -14,12 +14,11 @@ from pytracer.analyze.evidence.slicing.calls import method_of
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
-from pytracer.analyze.evidence.syntax.loops import LOOPS, deciding_ifs
+from pytracer.analyze.evidence.syntax.loops import COMPREHENSIONS, LOOPS, deciding_ifs
 from pytracer.analyze.evidence.syntax.names import names_of, variable
 from pytracer.analyze.evidence.syntax.ranks import is_of_rank
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, parameters, spans
 
-_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
 _FILTERS = frozenset({"filter", "dropna", "query", "drop_duplicates", "takewhile", "dropwhile"})
 _GROWS = frozenset({"append", "add", "put"})
 
@@ -32,7 +31,7 @@ def leaves_out(slice_: Slice, node: ast.AST, spot: Spot) -> tuple[ast.expr, Spot
         node: A step on the way back from a loop to where its items come from.
         spot: Its place.
     """
-    if isinstance(node, _COMPREHENSIONS):
+    if isinstance(node, COMPREHENSIONS):
         return next(((test, spot) for part in node.generators for test in part.ifs if not is_of_rank(test)), None)
     if isinstance(node, ast.Subscript):
         return (node, spot) if isinstance(node.slice, ast.Compare) else None

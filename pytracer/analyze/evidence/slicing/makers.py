@@ -20,6 +20,7 @@ from pytracer.analyze.evidence.slicing.spots import Made, Spot
 from pytracer.analyze.evidence.syntax.bindings import is_empty_container
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.constants import is_none
+from pytracer.analyze.evidence.syntax.loops import ITEM_COMPREHENSIONS
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, parameters, scope_of
 
@@ -28,7 +29,6 @@ _ANY: Part = (ANY,)
 _READS = frozenset({"get", "pop", "popleft", "popitem"})
 _ORDERS = frozenset({"sorted", "reversed"})
 _ITERATES = frozenset({"list", "tuple", "sorted", "reversed", "iter", "next"})
-_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp)
 
 _Value = tuple[ast.AST, Spot, tuple[Part, ...]]
 
@@ -51,7 +51,7 @@ def makers(files: Files, back: Slice, node: ast.expr, spot: Spot, *, ordered: bo
         seen.add(key)
         orders = ordered and _is_reordering(item[0])
         steps = [step for step in _steps(files, back, *item) if not _is_nothing(step[0])] if not orders else []
-        if ordered and isinstance(item[0], _COMPREHENSIONS) and not item[2]:
+        if ordered and isinstance(item[0], ITEM_COMPREHENSIONS) and not item[2]:
             steps = [(item[0].generators[0].iter, structs.replace(item[1], line=item[0].lineno), ())]
         waiting.extend(steps)
         if not steps:
@@ -82,7 +82,7 @@ def _steps(files: Files, back: Slice, node: ast.AST, spot: Spot, parts: tuple[Pa
     elif isinstance(node, (ast.Tuple, ast.List)) and first is not None:
         items = node.elts[first : first + 1] if isinstance(first, int) and first >= 0 else node.elts
         yield from ((value, spot, rest) for value in items)
-    elif isinstance(node, _COMPREHENSIONS) and first is not None:
+    elif isinstance(node, ITEM_COMPREHENSIONS) and first is not None:
         yield node.elt, structs.replace(spot, line=node.elt.lineno), rest
     elif isinstance(node, ast.Dict) and first is not None:
         pairs = zip(node.keys, node.values, strict=True)

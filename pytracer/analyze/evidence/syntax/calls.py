@@ -92,6 +92,13 @@ def without_wrappers(node: ast.expr, names: Collection[str]) -> ast.expr:
     return node
 
 
+def without_ctype(node: ast.expr) -> ast.expr:
+    """`n` of `ctypes.c_long(n)`."""
+    while isinstance(node, ast.Call) and (called_name(node) or "").startswith("c_") and len(node.args) == 1:
+        node = node.args[0]
+    return node
+
+
 def called_name(call: ast.Call) -> str | None:
     """`get` of `x.get()` and of `get()`."""
     function = call.func

@@ -10,6 +10,8 @@ from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes, scope_of
 Loop = ast.For | ast.AsyncFor | ast.While
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 PLAIN_LOOPS = (ast.For, ast.While)
+ITEM_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp)
+COMPREHENSIONS = (*ITEM_COMPREHENSIONS, ast.DictComp)
 
 
 def deciding_ifs(tree: ast.Module, line: int) -> list[tuple[ast.If, bool]]:

@@ -12,7 +12,11 @@ from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes, par
 
 _HOPS = 4
 _LAST = ("join", "joinpath", "Path", "PurePath", "str", "fspath", "abspath", "realpath", "expanduser", "with_suffix")
-_ADDED = {"save": ".npy", "savez": ".npz", "savez_compressed": ".npz"}  # by NumPy, where a name has another suffix
+ADDED_BY_NUMPY = {
+    "save": ".npy",
+    "savez": ".npz",
+    "savez_compressed": ".npz",
+}  # to another name
 _NUMPY = ("np", "numpy")
 
 
@@ -45,7 +49,7 @@ def may_be(tree: ast.Module, call: ast.Call, given: ast.AST, path: str) -> bool:
     if end is None:
         return True
     owner = ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) else None
-    added = _ADDED.get(called_name(call) or "", "") if owner in _NUMPY else ""
+    added = ADDED_BY_NUMPY.get(called_name(call) or "", "") if owner in _NUMPY else ""
     name = os.path.basename(end) if "/" in end else end
     return path.endswith(name if name.endswith(added) else name + added)
 

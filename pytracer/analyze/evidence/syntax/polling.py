@@ -8,12 +8,12 @@ from collections.abc import Collection, Iterator
 import msgspec
 
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.loops import ITEM_COMPREHENSIONS
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes
 from pytracer.analyze.evidence.syntax.unbounded import EndlessLoop, body_of, is_unbounded, leaves, loops_at
 
 _TAKES = frozenset({"remove", "pop", "popleft", "discard", "clear"})
-_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp)
 
 
 class PollingLoop(msgspec.Struct, frozen=True):
@@ -51,7 +51,7 @@ def answer_of(function: ast.FunctionDef, method: str) -> ast.expr | None:
     returns = [item for item in own_nodes(function) if isinstance(item, ast.Return)]
     value = returns[0].value if len(returns) == 1 else None
     if isinstance(value, ast.Call) and called_name(value) in ("all", "any") and len(value.args) == 1:
-        value = value.args[0].elt if isinstance(value.args[0], _COMPREHENSIONS) else None
+        value = value.args[0].elt if isinstance(value.args[0], ITEM_COMPREHENSIONS) else None
     return value.func.value if isinstance(value, ast.Call) and _asks(value, method) else None  # type: ignore[attr-defined]
 
 
@@ -98,8 +98,8 @@ class _Asks:
             return any(parts) if isinstance(node.op, ast.And) else all(parts)
         if isinstance(node, ast.Call) and called_name(node) in ("all", "any") and len(node.args) == 1:
             given = node.args[0]
-            return isinstance(given, _COMPREHENSIONS) and self._is_yes(given.elt)
-        if isinstance(node, _COMPREHENSIONS):
+            return isinstance(given, ITEM_COMPREHENSIONS) and self._is_yes(given.elt)
+        if isinstance(node, ITEM_COMPREHENSIONS):
             return any(self._is_yes(test) for part in node.generators for test in part.ifs)
         return isinstance(node, ast.Name) and self._holds_yes(node.id)
 
@@ -112,7 +112,7 @@ class _Asks:
             return all(parts) if isinstance(node.op, ast.And) else any(parts)
         if isinstance(node, ast.Call) and called_name(node) == "any" and len(node.args) == 1:
             given = node.args[0]
-            return isinstance(given, _COMPREHENSIONS) and self._is_no(given.elt)
+            return isinstance(given, ITEM_COMPREHENSIONS) and self._is_no(given.elt)
         return False
 
     def _holds_yes(self, name: str) -> bool:
@@ -140,7 +140,7 @@ class _Asks:
             return False
         bound = [*self._bindings(name)]
         taken = [item for item in body_of(self._loop) if _takes(item, name)]
-        kept = all(isinstance(item, _COMPREHENSIONS) and self._keeps_unanswered(item, name) for item in bound)
+        kept = all(isinstance(item, ITEM_COMPREHENSIONS) and self._keeps_unanswered(item, name) for item in bound)
         return bool(bound or taken) and kept and all(self._is_guarded(item) for item in taken)
 
     def _keeps_unanswered(self, value: ast.ListComp | ast.SetComp | ast.GeneratorExp, name: str) -> bool:

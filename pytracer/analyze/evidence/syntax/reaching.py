@@ -9,6 +9,7 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.loops import COMPREHENSIONS
 from pytracer.analyze.evidence.syntax.names import holds
 from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes, spans
 
@@ -16,7 +17,6 @@ ENTRY = 0  # in place of a line: what the function was called with, or nothing y
 UNKNOWN = -1  # another function, or a comprehension, has bound it
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _LEAVES = (ast.Return, ast.Raise)
-_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _TRIES: tuple[type[ast.stmt], ...] = (ast.Try, *([ast.TryStar] if hasattr(ast, "TryStar") else []))
 
 
@@ -49,7 +49,7 @@ def places_that_bind(scope: ast.AST, name: str) -> list[int]:
 
 def _in_comprehension(scope: Scope, name: str, line: int) -> bool:
     return any(
-        isinstance(item, _COMPREHENSIONS)
+        isinstance(item, COMPREHENSIONS)
         and spans(item, line)
         and any(holds(part.target, name) for part in item.generators)
         for item in ast.walk(scope)

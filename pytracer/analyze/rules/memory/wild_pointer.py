@@ -9,11 +9,11 @@ that it is not, or an address outlived its target by so long that no record of i
 
 An index far too large for an array on the stack or the heap gives such an address, too: where registers hold both parts
 of the sum, the index is named, and the class is out-of-bounds; also where only the sum is left and the address is
-exactly 2**31 elements before what a register points at, as -2**31 is what NaN becomes in 32 bits. So it is, as *possible*, where the running operator has
-one integer tensor too large to be read, and the address is a whole number of rows away from another one of its tensors;
-or where the line passes a small tensor with a large one, and the address is behind the small one by less than the size
-of the other. Where a variable's tensor has a storage that ends before the address, which its sizes reach, that is
-*likely*.
+exactly 2**31 elements before what a register points at, as -2**31 is what NaN becomes in 32 bits. So it is, as
+*possible*, where the running operator has one integer tensor too large to be read, and the address is a whole number of
+rows away from another one of its tensors; or where the line passes a small tensor with a large one, and the address is
+behind the small one by less than the size of the other. Where a variable's tensor has a storage that ends before the
+address, which its sizes reach, that is *likely*.
 
 Where the program's own native line indexes an array by a number that it looked up in another one, and the arrays that
 Python passed are recorded, the class is out-of-bounds, *likely*: the array that was looked up, what it was looked up
