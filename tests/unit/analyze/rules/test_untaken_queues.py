@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from pytracer.analyze.engine import build_report
-from pytracer.decode.types.snapshot import Process
+from pytracer.decode.types.journal import HandledException
+from pytracer.decode.types.snapshot import Process, PythonFrame
 from pytracer.report.job import Report
 from tests.support import scenarios as s
 from tests.support.deaths import advice, evidence, summary, verdict
@@ -79,19 +80,20 @@ def joining(stack: Sequence[Frame], number: int | None = None) -> Box:
     return box.crash(0, code=0, state=EXIT, python=stack, native=[(s.LIBC, 0x10), (s.PYTHON, 0x20)], registers=given)
 
 
-def built(run: Path, *boxes: Box) -> Report:
-    """Process 101 was in os.waitpid()."""
+def built(run: Path, *boxes: Box, handled: HandledException | None = None) -> Report:
+    """Process 101 was in os.waitpid(), and on its way out of an exception if it handled one."""
     root = Box(pid=90, ppid=80, argv=TIMEOUT).at(60_010).wait(101, signal=15).exit(124)
     job = s.load(run, root, *boxes)
-    return build_report(replace(job, processes=tuple(_waiting(item) for item in job.processes)))
+    return build_report(replace(job, processes=tuple(_waiting(item, handled) for item in job.processes)))
 
 
-def _waiting(process: Process) -> Process:
+def _waiting(process: Process, handled: HandledException | None) -> Process:
     ending = process.snapshot.ending
     if ending is None or process.snapshot.pid != 101:
         return process
     frames = tuple(replace(frame, function="os_waitpid") for frame in ending.native_stack)
-    return replace(process, snapshot=replace(process.snapshot, ending=replace(ending, native_stack=frames)))
+    ending = replace(ending, native_stack=frames, handled=handled)
+    return replace(process, snapshot=replace(process.snapshot, ending=ending))
 
 
 def standing(
@@ -221,6 +223,17 @@ def test_line_that_takes_after_the_join_is_to_come_before_it(run: Path) -> None:
         said := advice(report)
     )
     assert "Or call terminate() of each before it" in said
+
+
+def test_exception_that_led_to_the_join_is_looked_at_first(run: Path) -> None:
+    """`finally: actor.join()`."""
+    script = str(s.program_in(run, PROGRAM))
+    error = HandledException("ValueError", "no file", (PythonFrame("main", script, 17),))
+    puts = child(102, [*PUT, ("play", script, 4), *RUNS])
+    report = built(run, joining([*POLL, ("main", script, 20)], 102), puts, handled=error)
+    assert "; the parent was handling ValueError: no file at program.py:17 in main; SIGTERM" in summary(report)
+    assert RING in summary(report)
+    assert advice(report).startswith("Look at ValueError: no file at program.py:17 in main first: it led to the join()")
 
 
 def test_queue_without_a_timeout_is_not_advised_one(run: Path) -> None:
