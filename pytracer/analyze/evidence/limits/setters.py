@@ -12,7 +12,7 @@ from pytracer.analyze.evidence.limits.numbers import ADDRESS_SPACE, CPU, DATA, F
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.constants import constant_number
-from pytracer.analyze.evidence.waits.waited_object import last_name
+from pytracer.analyze.evidence.syntax.names import last_name
 from pytracer.analyze.naming import line_in
 from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import PythonFrame

@@ -19,9 +19,9 @@ from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.bindings import set_by
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.imports import imported_as
+from pytracer.analyze.evidence.syntax.names import last_name
 from pytracer.analyze.evidence.syntax.nested_repetition import nested_repetition
 from pytracer.analyze.evidence.syntax.scopes import class_named, qualified_name, scope_of, spans
-from pytracer.analyze.evidence.waits.waited_object import last_name
 from pytracer.analyze.naming import line_in
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import PythonFrame

@@ -11,7 +11,7 @@ from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import PythonFrame
 
-_MOST = 24
+MOST_FILES = 24
 _FOLDERS, _WORDS = 4, 3  # above the innermost file, and of the command line: where the first file is looked for
 
 
@@ -25,7 +25,7 @@ def program_files(snapshot: Snapshot, frames: Sequence[PythonFrame]) -> dict[str
     begin = os.path.dirname(first or "")
     waiting = [file for file in dict.fromkeys([*(frame.file for frame in frames), first]) if file]
     seen = set(waiting)
-    while waiting and len(found) < _MOST:
+    while waiting and len(found) < MOST_FILES:
         file = waiting.pop(0)
         tree = syntax_tree(snapshot, PythonFrame(file=file, line=1)) if not is_library_file(file) else None
         if tree is None:

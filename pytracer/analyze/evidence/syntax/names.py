@@ -46,3 +46,10 @@ def holds(target: ast.AST, name: str) -> bool:
     if isinstance(target, (ast.Tuple, ast.List)):
         return any(holds(item, name) for item in target.elts)
     return holds(target.value, name) if isinstance(target, ast.Starred) else variable(target) == name
+
+
+def last_name(node: ast.AST) -> str | None:
+    """`ready` of `self.ready`, of `ready`, and of `self.ready[0]`."""
+    if isinstance(node, ast.Subscript):
+        return last_name(node.value)
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else None

@@ -19,7 +19,7 @@ from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.leaving import Obstacle
 from pytracer.analyze.evidence.syntax.loops import counting_loop, deciding_ifs
-from pytracer.analyze.evidence.syntax.names import names_of, variable
+from pytracer.analyze.evidence.syntax.names import last_name, names_of, variable
 from pytracer.analyze.evidence.syntax.passing import names_of_object
 from pytracer.analyze.evidence.syntax.scopes import class_around, qualified_name, scope_of, spans
 from pytracer.analyze.evidence.waits.ended_threads import no_other_could
@@ -27,7 +27,6 @@ from pytracer.analyze.evidence.waits.kept_errors import KeptError, kept_error
 from pytracer.analyze.evidence.waits.parent_threads import ThreadStart, thread_starts
 from pytracer.analyze.evidence.waits.queue_marks import PutMark, put_mark, puts_into, swallowed, taking
 from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait
-from pytracer.analyze.evidence.waits.waited_object import last_name
 from pytracer.analyze.evidence.waits.waits import program_stack
 from pytracer.analyze.naming import LineWords, line_in
 from pytracer.analyze.view import ProcessView

@@ -17,12 +17,12 @@ from pytracer._text import shortened
 from pytracer.analyze.evidence.ends.signal_senders import from_time_limit
 from pytracer.analyze.evidence.exceptions.loaders import waits_for_loader
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on, keyword_value
+from pytracer.analyze.evidence.syntax.names import last_name
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, withs_around
 from pytracer.analyze.evidence.waits.held_locks import Inside, inside_of, is_one_lock, taken_at, waits_between
 from pytracer.analyze.evidence.waits.wait_chain import at_words, works
 from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait, WaitKind
 from pytracer.analyze.evidence.waits.wait_words import wait_words
-from pytracer.analyze.evidence.waits.waited_object import last_name
 from pytracer.analyze.evidence.waits.waits import main_native, main_stack, wait_of, waiting_frame
 from pytracer.analyze.kin import children_of
 from pytracer.analyze.naming import line_in, name_words, names_words, place_words

@@ -10,8 +10,8 @@ import msgspec
 
 from pytracer._library_files import is_library_file
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.names import last_name
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, withs_around
-from pytracer.analyze.evidence.waits.waited_object import last_name
 from pytracer.analyze.evidence.waits.waits import main_native, main_stack, wait_of
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView

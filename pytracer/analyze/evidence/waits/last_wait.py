@@ -27,7 +27,7 @@ from pytracer.analyze.evidence.waits.unasked_tasks import UnaskedTasks, unasked_
 from pytracer.analyze.evidence.waits.undone_items import undone_items
 from pytracer.analyze.evidence.waits.unread_at_exit import unread_at_exit
 from pytracer.analyze.evidence.waits.unsent import unsent_of
-from pytracer.analyze.evidence.waits.untaken_queues import untaken_queue
+from pytracer.analyze.evidence.waits.untaken_queues import unread_by_parent, untaken_queue
 from pytracer.analyze.evidence.waits.wait_chain import children_at_work, wait_chain, wait_for_device, waiters_there
 from pytracer.analyze.evidence.waits.wait_kinds import OF_DEVICE, ProcessWait, WaitKind
 from pytracer.analyze.evidence.waits.waits import is_between_processes
@@ -46,6 +46,7 @@ _OF_WORKERS: tuple[WaitKind, ...] = (
     "undone",
     "lock",
 )
+_OF_READERS: tuple[WaitKind, ...] = ("full-queue", "unread-queue")
 _BEFORE_NS = 1_000_000_000
 
 
@@ -57,7 +58,10 @@ def last_wait(job: JobView, ended: ProcessView) -> tuple[ProcessView, Stood] | N
         chain = chain[:-1]  # it works, as far as is known
     if not chain:
         return None
-    if _reader_is_to_blame(chain):
+    chain = _from_parent(job, chain)
+    ended = chain[0][0]
+    untaken, unread = untaken_queue(job, chain), unread_by_parent(job, chain)
+    if untaken is not None or _reader_is_to_blame(chain):
         chain = [*chain[:-2], chain[-1], chain[-2]]
     view, wait = chain[-1]
     if wait.kind != "forked-openmp" and not from_time_limit(job, ended):
@@ -90,7 +94,8 @@ def last_wait(job: JobView, ended: ProcessView) -> tuple[ProcessView, Stood] | N
         forked=forked_lock(view, wait, parent_of(job, view)) if wait.kind == "forked-lock" else None,
         unasked=_unasked(view, wait, gone),
         without=lost_task(job, view, wait),
-        untaken=untaken_queue(view, wait, tuple(chain[:-1])),
+        untaken=untaken,
+        unread_by=unread,
         started=_started(job, view, wait) if wait.kind == "forked-notice" else None,
         unmade=unmade_error(job, view) if lost_results(view, wait) else None,
         filler=ended_filler(view, wait),
@@ -99,6 +104,17 @@ def last_wait(job: JobView, ended: ProcessView) -> tuple[ProcessView, Stood] | N
         undone=undone_items(job, view, wait),
         spawner=lost_spawner(job, view) if wait.kind in _OF_WORKERS else None,
     )
+
+
+def _from_parent(job: JobView, chain: list[tuple[ProcessView, ProcessWait]]) -> list[tuple[ProcessView, ProcessWait]]:
+    """With the parent that joins it, of a child that waits for a reader and was the first to obey the signal."""
+    view, wait = chain[0]
+    parent = parent_of(job, view) if wait.kind in _OF_READERS else None
+    if parent is None or not from_time_limit(job, parent):
+        return chain
+    above = list(wait_chain(job, parent))
+    kinds = [item.kind for _, item in above]
+    return above if kinds == ["child", wait.kind] else chain
 
 
 def _reader_is_to_blame(chain: Sequence[tuple[ProcessView, ProcessWait]]) -> bool:

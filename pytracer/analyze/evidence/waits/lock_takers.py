@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import msgspec
 
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
+from pytracer.analyze.evidence.syntax.names import last_name
 from pytracer.analyze.evidence.syntax.scopes import (
     Function,
     class_around,
@@ -18,7 +19,6 @@ from pytracer.analyze.evidence.syntax.scopes import (
     scope_of,
     withs_around,
 )
-from pytracer.analyze.evidence.waits.waited_object import last_name
 from pytracer.analyze.evidence.waits.waits import end_of
 from pytracer.analyze.parts import python_frame
 from pytracer.analyze.tensors.source_lines import syntax_tree

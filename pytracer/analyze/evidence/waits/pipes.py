@@ -26,6 +26,7 @@ _STARTERS: tuple[tuple[str, Starter], ...] = (
 )
 _MANAGERS = re.compile(r"/multiprocess(?:ing)?/managers\.py$")
 _NEAR = 5  # frames
+_PROCESS = re.compile(r"/multiprocess(?:ing)?/process\.py$")
 _FORK = re.compile(r"/multiprocess(?:ing)?/popen_fork\.py$")
 
 
@@ -63,6 +64,11 @@ def forked_at(stack: Sequence[PythonFrame]) -> tuple[PythonFrame, Starter] | Non
         if any((frame.file or "").endswith(end) for frame in outer[:line]):
             return outer[line], starter
     return outer[line], "Process"
+
+
+def is_bootstrap(frame: PythonFrame) -> bool:
+    """Whether it is where multiprocessing begins to run a child; of one that was forked, copied frames are above."""
+    return (frame.function or "").endswith("_bootstrap") and _PROCESS.search(frame.file or "") is not None
 
 
 def fork_file(stack: Sequence[PythonFrame]) -> str | None:

@@ -33,6 +33,7 @@ from pytracer.analyze.evidence.waits.messages import BothWait, gone_advice
 from pytracer.analyze.evidence.waits.parent_death import LostSpawner
 from pytracer.analyze.evidence.waits.parent_threads import ParentThread
 from pytracer.analyze.evidence.waits.pool_results import EndedReceiver
+from pytracer.analyze.evidence.waits.queue_takers import SharedQueue
 from pytracer.analyze.evidence.waits.starved_pool import StarvedPool
 from pytracer.analyze.evidence.waits.stood_loop import stood_loop
 from pytracer.analyze.evidence.waits.unasked_tasks import UnaskedTasks
@@ -116,7 +117,10 @@ class Stood(msgspec.Struct, frozen=True):
     without: LostTask | None = None
     """A worker of the pool that had ended inside of a task."""
     untaken: UntakenQueue | None = None
-    """The bounded queue that its parent takes from only before it waits for its end."""
+    """The full queue that it alone takes from, of a parent that waits for a child in its put()."""
+
+    unread_by: SharedQueue | None = None
+    """Of a parent that alone takes from the queue whose thread its child waits for."""
 
     started: ParentThread | LibraryThread | None = None
     """What a forked child waited for, and its parent had started."""
@@ -156,7 +160,12 @@ def unread_words(view: ProcessView, found: Stood) -> str:
     what = UNREAD[kind] if kind is not None else None
     queue = unread_queue(view, found.wait) if kind == "unread-queue" else None
     what = f"all that it put into `{queue.name}` is read" if queue is not None else what
-    return f", which cannot end before {what}" if what is not None else ""
+    if what is None:
+        return ""
+    takes = (
+        found.unread_by.words(found.wait.at.file) if found.unread_by is not None and found.wait.at is not None else ""
+    )
+    return f", which cannot end before {what}{takes}"
 
 
 def _gone_words(found: Stood) -> str:
@@ -233,8 +242,6 @@ def why_words(view: ProcessView, found: Stood) -> str:
         return f"; {found.without.words}"
     if found.both is not None:
         return f"; {found.both.words}"
-    if found.untaken is not None:
-        return found.untaken.words
     if found.filler is not None:
         return f"; {found.filler.words}"
     if found.alone:
@@ -297,7 +304,8 @@ def _own_advice(view: ProcessView, found: Stood) -> str:
     if found.without is not None and found.thread is None:
         return found.without.advice
     if found.untaken is not None and found.thread is None:
-        return found.untaken.advice
+        handled = f"Look at {found.handled.words} first: it led to the join(). " if found.handled is not None else ""
+        return handled + found.untaken.advice
     if found.unmade is not None:
         return found.unmade.advice
     if found.undone is not None and found.thread is None and found.undone.advice is not None:

@@ -15,9 +15,10 @@ import msgspec
 from pytracer._text import list_words, shortened, time_words
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.loops import loops_around
+from pytracer.analyze.evidence.syntax.names import last_name
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, qualified_name, scope_of, spans_body
 from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait
-from pytracer.analyze.evidence.waits.waited_object import last_name, waited_object
+from pytracer.analyze.evidence.waits.waited_object import waited_object
 from pytracer.analyze.evidence.waits.waits import end_of, is_between_processes, main_stack, program_stack, wait_of
 from pytracer.analyze.kin import children_of, ended_before
 from pytracer.analyze.naming import line_in, names_words

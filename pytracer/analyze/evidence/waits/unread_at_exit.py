@@ -20,6 +20,7 @@ from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.loops import counting_loop, loops_around
+from pytracer.analyze.evidence.syntax.names import last_name
 from pytracer.analyze.evidence.syntax.passing import names_of_object
 from pytracer.analyze.evidence.syntax.scopes import qualified_name, scope_of
 from pytracer.analyze.evidence.waits.queue_marks import puts_into, taking
@@ -27,7 +28,6 @@ from pytracer.analyze.evidence.waits.unread_queues import entries, made_queues
 from pytracer.analyze.evidence.waits.wait_advice import AT_END, LEFT
 from pytracer.analyze.evidence.waits.wait_chain import running_children, work_words
 from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait
-from pytracer.analyze.evidence.waits.waited_object import last_name
 from pytracer.analyze.evidence.waits.waits import at_program_end, main_stack
 from pytracer.analyze.kin import children_of
 from pytracer.analyze.naming import LineWords, line_in, names_words

@@ -8,12 +8,13 @@ from collections.abc import Iterator
 import msgspec
 
 from pytracer._text import shortened
+from pytracer.analyze.evidence.syntax.bindings import set_by
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on, keyword_value
+from pytracer.analyze.evidence.syntax.names import last_name
 from pytracer.analyze.evidence.syntax.passing import names_of_object
 from pytracer.analyze.evidence.syntax.scopes import function_named
 from pytracer.analyze.evidence.waits.pipes import forked_at, is_process_class
 from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait
-from pytracer.analyze.evidence.waits.waited_object import last_name
 from pytracer.analyze.evidence.waits.waits import main_stack
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
@@ -63,13 +64,14 @@ def unread_queue(view: ProcessView, wait: ProcessWait) -> UnreadQueue | None:
 
 def made_queues(tree: ast.Module) -> Iterator[str]:
     """Variables that hold such a queue; what is put into one of a manager is in that process at once."""
-    for item in ast.walk(tree):
-        if not isinstance(item, ast.Assign) or not isinstance(item.value, ast.Call):
+    for target, value in (pair for item in ast.walk(tree) for pair in set_by(item)):
+        name = last_name(target)
+        if not isinstance(value, ast.Call) or name is None:
             continue
-        owner = item.value.func.value if isinstance(item.value.func, ast.Attribute) else None
+        owner = value.func.value if isinstance(value.func, ast.Attribute) else None
         of_manager = isinstance(owner, ast.Call) and called_name(owner) in _MANAGERS
-        if called_name(item.value) in _QUEUES and not of_manager:
-            yield from (name for target in item.targets if (name := last_name(target)) is not None)
+        if called_name(value) in _QUEUES and not of_manager:
+            yield name
 
 
 def _puts(tree: ast.Module) -> Iterator[str]:

@@ -13,9 +13,10 @@ from pytracer._library_files import is_library_file
 from pytracer._text import capital, list_words
 from pytracer.analyze.evidence.limits.words import LimitReason, limit_reason
 from pytracer.analyze.evidence.phrases import error_words
+from pytracer.analyze.evidence.syntax.names import last_name
 from pytracer.analyze.evidence.waits.unsent_batch import batch_advice, loaded_words
 from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait
-from pytracer.analyze.evidence.waits.waited_object import last_name, waited_object
+from pytracer.analyze.evidence.waits.waited_object import waited_object
 from pytracer.analyze.evidence.waits.waits import main_stack
 from pytracer.analyze.kin import children_of
 from pytracer.analyze.naming import name_words

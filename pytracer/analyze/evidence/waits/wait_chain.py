@@ -15,10 +15,18 @@ from pytracer.analyze.evidence.waits.ended_fillers import beside_words, ended_fi
 from pytracer.analyze.evidence.waits.ended_threads import lost_results
 from pytracer.analyze.evidence.waits.forked_pool import is_at_work
 from pytracer.analyze.evidence.waits.full_output import full_output, full_output_advice
+from pytracer.analyze.evidence.waits.joined_children import joined_child, joins_spawned
 from pytracer.analyze.evidence.waits.pipes import asks_manager
 from pytracer.analyze.evidence.waits.wait_advice import ADVICE, wait_advice
 from pytracer.analyze.evidence.waits.wait_kinds import OF_DEVICE, WAITED, ProcessWait
-from pytracer.analyze.evidence.waits.waits import end_of, main_stack, other_threads, wait_of, was_asleep
+from pytracer.analyze.evidence.waits.waits import (
+    end_of,
+    main_stack,
+    other_threads,
+    wait_of,
+    waiting_frame,
+    was_asleep,
+)
 from pytracer.analyze.kin import children_of
 from pytracer.analyze.naming import name_words, place_words
 from pytracer.analyze.view import JobView, ProcessView
@@ -35,6 +43,7 @@ _LAST = (
     "unread-queue",
     "full-pipe",
 )
+_OF_READERS = ("full-queue", "unread-queue")
 _OF_FILES = ("flock", "lock-file")
 _OF_CHILDREN = ("child", "queue", "message", "full-pipe", "pool", "workers", "notice")
 _QUEUE = re.compile(r"/multiprocess(?:ing)?/(connection|queues|synchronize)\.py$")
@@ -200,13 +209,20 @@ def wait_chain(job: JobView, view: ProcessView) -> Iterator[tuple[ProcessView, P
     """A waiting process, then the child that it waits for, if that one waits, and so on.
 
     One that looks at its children again and again, asleep in between, waits for them, too (joblib); so does one that
-    asks the queue of a manager, where a child stands for good (datasets). A pool whose thread
+    asks the queue of a manager, where a child stands for good (datasets), or joins all processes of mp.spawn(), of
+    which one waits for a reader. A pool whose thread
     takes no results any more has nothing to wait for: its workers are idle, or wait until their results are taken.
     """
     seen: set[int] = set()
     current: ProcessView | None = view
     if wait_of(view) is None and was_asleep(view):
         current = _waiting_child(job, view)
+    elif wait_of(view) is None and joins_spawned(main_stack(view)):
+        child = _waiting_child(job, view)
+        stands = wait_of(child) if child is not None else None
+        if stands is not None and stands.kind in _OF_READERS:
+            yield view, ProcessWait("child", waiting_frame(view))
+            current = child
     elif wait_of(view) is None and asks_manager(main_stack(view)):
         child = _waiting_child(job, view)
         stands = wait_of(child) if child is not None else None
@@ -236,8 +252,12 @@ def _waiting_child(job: JobView, view: ProcessView, wait: ProcessWait | None = N
     """A child that waits as well; what waits for OpenMP, a lock or a reader before what waits for a process.
 
     For a child without stacks, a child of that one: submitit's local controller starts the job. A child that waits for
-    a message is idle, unless its parent waits for its answer or its end.
+    a message is idle, unless its parent waits for its answer or its end. Where the parent is known to wait for the
+    end of one child, no other counts.
     """
+    joined = joined_child(view, children_of(job, view)) if wait is not None and wait.kind == "child" else None
+    if joined is not None and joined.python_stack:
+        return joined if wait_of(joined) is not None else None
     asks = wait is not None and wait.kind in ("message", "full-pipe", "child")
     if asks and wait is not None and wait.kind != "child" and children_at_work(job, view):
         asks = False

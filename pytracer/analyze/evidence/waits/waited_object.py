@@ -12,6 +12,7 @@ from pytracer._text import list_words, shortened
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.leaving import Obstacle, obstacles
 from pytracer.analyze.evidence.syntax.loops import loops_around
+from pytracer.analyze.evidence.syntax.names import last_name
 from pytracer.analyze.evidence.syntax.passing import names_of_object
 from pytracer.analyze.evidence.syntax.scopes import Scope, parameters, qualified_name, scope_of
 from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait
@@ -48,6 +49,7 @@ _KINDS = {
     "Queue.get": _PUT,
     "SimpleQueue.get": _PUT,
     "Queue.put": _TAKE,
+    "JoinableQueue.put": _TAKE,
     "Queue.join": _DONE,
     "JoinableQueue.join": _DONE,
     "Semaphore.acquire": _Kind("Semaphore", ("acquire",), ("release",)),
@@ -202,13 +204,6 @@ def ahead_advice(view: ProcessView, wait: ProcessWait, children: Sequence[Proces
     if tree is None or not any(scope_of(tree, line) is scope_of(tree, only.line) for line in above):
         return None
     return f"It was above `{only.call}` at {only.place}, which in this file alone ends the wait. {thing.limit}"
-
-
-def last_name(node: ast.expr) -> str | None:
-    """`ready` of `self.ready`, of `ready`, and of `self.ready[0]`."""
-    if isinstance(node, ast.Subscript):
-        return last_name(node.value)
-    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else None
 
 
 def _objects(tree: ast.Module, methods: Sequence[str], line: int) -> Iterator[ast.expr]:

@@ -19,24 +19,25 @@ that led there in the parent. join() of a pool of processes, shutdown() of an ex
 one wait for the tasks of all workers, so one that stands is the cause. asyncio.run() and a `with ThreadPoolExecutor()`
 end when the threads of the executor do, and cancel() of a task does not end the thread that runs it already. A process
 that has put something into a multiprocessing queue ends when that is read, so join() before get() never returns; nor
-does join() of one that waits for room in a bounded queue, from which the parent takes only before. Two threads that
-take two locks in different orders wait for each other: where the `with` statements of both show that, the locks and
-lines are named. A worker that died or stands still leaves its parent waiting, and a parent that waits inside of `with
-lock:`, or of a write transaction of LMDB, keeps workers out that take the same. What a queue's own thread cannot pickle
-is dropped; a Future keeps the exception of its task; a worker that is killed in Queue.get() takes the lock of the queue
-along, and one that is ended inside of `with lock:` that lock of multiprocessing. Of a lock that a forked child waits
-for, the thread of the parent is named that was inside of its `with` at the end, or alone takes it by the source; so is
-a `with` of the forking thread around the fork. What ends a wait (set(), put(), release()) may lie behind a branch that
-leaves. A thread that fills a queue of its process may have ended in order without the mark (`None`) at which the taker
-stops: it puts that below a condition only, or not at all; or by an error that its own `except` kept for whoever asks
-later. A program that has come to its end waits until all that it put into a multiprocessing queue is in the pipe,
-although the reader has ended, by a count or at a mark that came too early. A worker of torch.multiprocessing.spawn is
-interrupted, and ends with status 0, when the thread that spawned it ends. recv() of a pipe gets no EOFError while its
-own process keeps the sender's end open, and two ends that both call recv() wait for each other. An OSError ends a
-pool's thread that receives results, such as of a tensor whose worker has ended; another error there ends it with a
-traceback, such as of a task's exception whose class cannot be called with its `args` alone: what was raised, and its
-constructor, are named then. A task of a multiprocessing pool is lost when its worker ends by sys.exit(), os._exit() or
-a signal; so is what a worker should have put into a queue that its parent asks.
+does join() of one that waits for room in a full queue, from which by the source no other thread or process takes than
+the one that joins it: both lines are named, those that take, and what the loop around put() asks no more. Two threads
+that take two locks in different orders wait for each other: where the `with` statements of both show that, the locks
+and lines are named. A worker that died or stands still leaves its parent waiting, and a parent that waits inside of
+`with lock:`, or of a write transaction of LMDB, keeps workers out that take the same. What a queue's own thread cannot
+pickle is dropped; a Future keeps the exception of its task; a worker that is killed in Queue.get() takes the lock of
+the queue along, and one that is ended inside of `with lock:` that lock of multiprocessing. Of a lock that a forked
+child waits for, the thread of the parent is named that was inside of its `with` at the end, or alone takes it by the
+source; so is a `with` of the forking thread around the fork. What ends a wait (set(), put(), release()) may lie behind
+a branch that leaves. A thread that fills a queue of its process may have ended in order without the mark (`None`) at
+which the taker stops: it puts that below a condition only, or not at all; or by an error that its own `except` kept for
+whoever asks later. A program that has come to its end waits until all that it put into a multiprocessing queue is in
+the pipe, although the reader has ended, by a count or at a mark that came too early. A worker of
+torch.multiprocessing.spawn is interrupted, and ends with status 0, when the thread that spawned it ends. recv() of a
+pipe gets no EOFError while its own process keeps the sender's end open, and two ends that both call recv() wait for
+each other. An OSError ends a pool's thread that receives results, such as of a tensor whose worker has ended; another
+error there ends it with a traceback, such as of a task's exception whose class cannot be called with its `args` alone:
+what was raised, and its constructor, are named then. A task of a multiprocessing pool is lost when its worker ends by
+sys.exit(), os._exit() or a signal; so is what a worker should have put into a queue that its parent asks.
 
 What to do: OpenMP: start children by spawn or forkserver, or call torch.set_num_threads(1) before the first operator
 of the parent. Locks: take them in one order. Queues: pass a timeout to get(), and look at who should have filled it.
@@ -85,6 +86,7 @@ from pytracer.analyze.evidence.waits.stood_end import end_words, ranks_meanwhile
 from pytracer.analyze.evidence.waits.stood_loop import stood_loop
 from pytracer.analyze.evidence.waits.undone_items import joins_items
 from pytracer.analyze.evidence.waits.unread_at_exit import UnreadAtExit
+from pytracer.analyze.evidence.waits.untaken_queues import UntakenQueue
 from pytracer.analyze.evidence.waits.wait_chain import (
     at_words,
     waiters_there,
@@ -213,6 +215,8 @@ class Standstill:
             )
         if found.exited is not None:
             return _describe_exited(job, judgement, found.exited)
+        if found.untaken is not None and found.thread is None:
+            return _describe_untaken(job, judgement, found.untaken)
         pool = pool_of(view) if found.wait.kind == "forked-native" else None
         why = why_words(view, found) or only_words(view, found)
         why += ranks_meanwhile(job, view) if found.device is not None else ""
@@ -350,6 +354,23 @@ def _describe_exited(job: JobView, judgement: Judgement[Stood], exited: ExitedWo
         advice_of(view, found),
         [],
         line=exited.at,
+    )
+
+
+def _describe_untaken(job: JobView, judgement: Judgement[Stood], untaken: UntakenQueue) -> Description:
+    """Both ends of the ring; an exception that led to the join() comes before the end."""
+    view, found = judgement.views[0], judgement.found
+    handled = f"; the parent was handling {found.handled.words}" if found.handled is not None else ""
+    return Description(
+        f"{introduction(judgement.views)} {untaken.words}{handled}; {end_words(job, view, found, short=True)}.",
+        [
+            *waits_evidence(job, found.waiting, (view, found.wait)),
+            found.handled.evidence if found.handled is not None else None,
+        ],
+        advice_of(view, found),
+        _missing(found),
+        line=found.wait.at,
+        behind=Behind.of([], untaken),
     )
 
 

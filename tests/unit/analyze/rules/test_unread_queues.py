@@ -84,41 +84,23 @@ def test_queue_is_not_named_where_another_may_be_meant(parts: dict[str, str], ru
     assert "get() from the queue before join()" in advice(report)
 
 
-BOUNDED = """import multiprocessing as mp
-def play(games):
-    games.put(1)
-def main():
-    games = mp.Queue(8)
-    children = [mp.Process(target=play, args=(games,)) for _ in range(3)]
-    {start}
-    for child in children:
-        {inside}
-        child.join()
-    {after}
-def drain(games): {elsewhere}
-"""
+def test_queue_that_is_made_beside_another_is_named_with_who_takes_from_it(run: Path) -> None:
+    report = standing(run, made="mp.Queue()", after="games.get()")
+    takes = "and its parent alone takes from that queue (`games.get()` at line 18 in main), but not while it waits here"
+    assert f"put into `games` is read, {takes};" in summary(report)
 
 
-@pytest.mark.parametrize(
-    "parts", [{}, {"after": "games.get()"}, {"inside": "games.get()"}, {"elsewhere": "games.get()"}, {"start": "pass"}]
-)
-def test_full_queue_that_the_parent_takes_from_before_the_join_only(parts: dict[str, str], run: Path) -> None:
-    """The look-alikes: taken from behind the join, beside it, in another function (a thread), and nowhere."""
-    filled = {"start": "games.get()", "inside": "pass", "after": "pass", "elsewhere": "pass", **parts}
-    script = str(s.program_in(run, BOUNDED.format(**filled)))
-    join: list[Frame] = [("Popen.poll", f"{LIB}/popen_fork.py", 27), ("main", script, 10)]
-    puts: list[Frame] = [("Queue.put", f"{LIB}/queues.py", 89), ("play", script, 3)]
-    works: list[Frame] = [("play", script, 3)]
-    children = [
-        Box(pid=pid, ppid=101, created_ns=6_000_000_000).at(-500).versions(torch="2.13.0").at(100).mark("begin")
-        for pid in (102, 103, 104)
-    ]
-    stacks = [puts, puts, works]
-    own = [stopped(child, stack) for child, stack in zip(children, stacks, strict=True)]
-    report = ended(run, stopped(parent(), join), *own)
-    assert verdict(report) == ("hang", "possible" if parts else "likely")
-    assert "waited for room in the full queue `games` at program.py:3 in play" in summary(report)
-    assert ("line 7 takes from it, but only before `child.join()`" in summary(report)) == (not parts)
-    assert ("Before `child.join()` (line 10), take from the queue" in advice(report)) == (not parts)
-    assert "103 (train.py) waited so as well at program.py:3" in evidence(report)
-    assert "104" not in evidence(report)  # at work
+def test_queue_that_a_thread_takes_from_is_not_said_to_be_taken_from_by_the_parent_alone(run: Path) -> None:
+    report = standing(run, after="Thread(target=lambda: games.get()).start()")
+    assert "put into `games` is read;" in summary(report)
+
+
+def test_two_queues_of_one_assignment_are_told_apart(run: Path) -> None:
+    found = standing(run, made="mp.Queue(), 1", child="mp.Process(target=work, args=(games, orders))")
+    assert "its queue is read" in summary(found)  # no name for a tuple
+    pair = PROGRAM.replace("games = {made}; orders = mp.Queue()", "games, orders = mp.Queue(), mp.Event()")
+    script = s.program_in(run, pair.format(put="out.put(1)", child=CHILD, after="pass"))
+    join: list[Frame] = [("Popen.poll", f"{LIB}/popen_fork.py", 27), ("main", str(script), 17)]
+    feeder: list[Frame] = [("Queue._finalize_join", f"{LIB}/queues.py", 199)]
+    child = Box(pid=102, ppid=101, created_ns=6_000_000_000).versions(torch="2.13.0").at(100).mark("begin")
+    assert "put into `games` is read" in summary(ended(run, stopped(parent(), join), stopped(child, feeder)))
