@@ -26,6 +26,7 @@ from pytracer.analyze.evidence.exceptions.unmet_paths import unmet_path
 from pytracer.analyze.evidence.failing.explained import Explanation, explained, involved
 from pytracer.analyze.evidence.limits.words import limit_reason
 from pytracer.analyze.evidence.phrases import error_at_words
+from pytracer.analyze.evidence.ports.reason import port_reason
 from pytracer.analyze.known.exceptions import exception_reason
 from pytracer.analyze.tensors.source_lines import line_text
 from pytracer.analyze.view import JobView, ProcessView
@@ -130,6 +131,9 @@ def explanation_of(job: JobView, told: Told) -> Explanation:
     """By the facts of the line; of an exception of a DataLoader worker, by those that the worker recorded."""
     view, first, origin = told.view, told.first, told.origin
     snapshot, own, before = view.process.snapshot, view.exception, told.before
+    port = port_reason(job, view) if first is None else None
+    if port is not None:
+        return Explanation(port.advice, port.subject, together=True, behind=port.behind, evidence=port.evidence)
     if told.chain is not None and origin is not None:
         return _limit_or_line(origin.snapshot, origin.exception, told.chain.report(origin.exception, origin.stack))
     if own is not None and before is not None and told.deliberate:

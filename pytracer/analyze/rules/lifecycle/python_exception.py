@@ -339,7 +339,7 @@ def _same_exception(judgement: Judgement[_Raised]) -> object:
 def _words(view: ProcessView, first: Reraised | None, *, known: bool) -> str:
     """Its type and message; an explanation says more than what follows the first sentence."""
     words = first.words if first is not None else _own_words(view)
-    return re.split(r"(?<=[a-z\d]{2})\. (?=[A-Z])", words, maxsplit=1)[0] if known else words
+    return re.split(r"(?<=[a-z\d]{2})\. (?=[A-Z]|port: \d)", words, maxsplit=1)[0] if known else words
 
 
 def _own_words(view: ProcessView) -> str:
