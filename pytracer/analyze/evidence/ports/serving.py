@@ -169,9 +169,10 @@ def _is_port(ports: Ports, call: ast.Call, spot: Spot, port: int) -> bool | None
 
 def _caller(chain: Chain) -> Step | None:
     """The call of the function that serves, where it decides by what it passes, or makes an object."""
-    if len(chain) < 2 or chain[-1].call is None:
+    if len(chain) < 2 or chain[-1].call is None or chain[-2].later:
         return None
-    scope = chain[-1].scope
+    scope, call = chain[-1].scope, chain[-1].call
+    deciding = (_port_of(call), master_of(call) if called_name(call) == STORE else None)
+    used = {item.id for node in deciding if node is not None for item in ast.walk(node) if isinstance(item, ast.Name)}
     passed = {*parameters(scope)} - {"self"}
-    used = {item.id for item in ast.walk(chain[-1].call) if isinstance(item, ast.Name)}
     return chain[-2] if getattr(scope, "name", "") == "__init__" or passed & used else None
