@@ -34,12 +34,14 @@ _LOOKED_AT, _FRAMES, _MOST = 256, 8, 16
 
 def taken_port(error: BaseException, trace: TracebackType | None) -> list[dict[str, str]]:
     """Nothing for other exceptions, below `--no-values`, and where no port is known."""
-    if not records_values() or not is_in_use(error):
+    refused = refusal(error) if records_values() else None
+    if refused is None:
         return []
     facts: dict[str, str] = {}
     with contextlib.suppress(OSError, ValueError):
-        named = _named(error)
-        found = named or [port for frame in _frames(trace) for port in _of_frame(frame)]
+        named = [int(next(filter(None, groups))) for groups in _PORT.findall(_texts(refused))]
+        frames = _frames(trace if refused is error else refused.__traceback__)
+        found = named or [port for frame in frames for port in _of_frame(frame)]
         sockets = sockets_of([*dict.fromkeys(item for item in found if 0 < item <= _LARGEST)][:_MOST])
         port = _meant(sockets)
         if port is not None and (named or sockets[port].state != "free"):
@@ -47,9 +49,10 @@ def taken_port(error: BaseException, trace: TracebackType | None) -> list[dict[s
     return [{"name": f"taken port {name}".rstrip(), "value": value} for name, value in facts.items()]
 
 
-def is_in_use(error: BaseException) -> bool:
-    """Whether it, or what it was raised for, says that an address is in use; not where another process raised it."""
-    return any(errno_of(item) == errno.EADDRINUSE or _says_so(_texts(item)) for item in chain(error))
+def refusal(error: BaseException) -> BaseException | None:
+    """It, or what it was raised for, where that says that an address is in use; not where another process raised it."""
+    found = (item for item in chain(error) if errno_of(item) == errno.EADDRINUSE or _says_so(_texts(item)))
+    return next(found, None)
 
 
 def _says_so(text: str) -> bool:
@@ -73,15 +76,6 @@ def _meant(sockets: dict[int, Sockets]) -> int | None:
         return next(iter(sockets))
     listening = [port for port, item in sockets.items() if item.listening]
     return listening[0] if len(listening) == 1 else None
-
-
-def _named(error: BaseException) -> list[int]:
-    """The ports of the message."""
-    for item in chain(error):
-        found = [int(next(filter(None, groups))) for groups in _PORT.findall(_texts(item))]
-        if found:
-            return found
-    return []
 
 
 def _texts(error: BaseException) -> str:

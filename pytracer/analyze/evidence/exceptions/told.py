@@ -131,7 +131,7 @@ def explanation_of(job: JobView, told: Told) -> Explanation:
     """By the facts of the line; of an exception of a DataLoader worker, by those that the worker recorded."""
     view, first, origin = told.view, told.first, told.origin
     snapshot, own, before = view.process.snapshot, view.exception, told.before
-    port = port_reason(job, view) if first is None else None
+    port = port_reason(job, view, _led(told)) if first is None else None
     if port is not None:
         return Explanation(port.advice, port.subject, together=True, behind=port.behind, evidence=port.evidence)
     if told.chain is not None and origin is not None:
@@ -179,6 +179,14 @@ def explanation_of(job: JobView, told: Told) -> Explanation:
     if offset is not None:
         return Explanation(offset.advice, offset.subject, together=True, behind=offset.behind)
     return found
+
+
+def _led(told: Told) -> list[PythonFrame]:
+    """The stack of the exception that led to it, or its own; innermost first."""
+    view, origin, before = told.view, told.origin, told.before
+    if told.chain is not None and origin is not None:
+        return told.chain.report(origin.exception, origin.stack).python_stack or []
+    return (before.python_stack if before is not None and told.deliberate else None) or view.exception_stack
 
 
 def _limit_or_line(snapshot: Snapshot, last: ExceptionReport, led: ExceptionReport) -> Explanation:

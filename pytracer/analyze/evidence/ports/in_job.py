@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from pytracer._library_files import is_library_file
 from pytracer._text import capital
@@ -14,7 +15,7 @@ from pytracer.analyze.kin import parent_of
 from pytracer.analyze.naming import LineWords, line_in
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.decode.types.journal import Rendezvous
-from pytracer.report.job import ExceptionReport
+from pytracer.report.job import PythonFrame
 
 _PREFIX = "dist.PrefixStore"
 # torch 2.13, TCPStoreLibUvBackend.cpp and socket.cpp.
@@ -124,13 +125,14 @@ def _nobody_else(owner: Owner) -> str:
     return f"Process {owner.holder.pid} belongs to this job: no other program has to be ended."
 
 
-def presumed_reason(job: JobView, view: ProcessView, exception: ExceptionReport) -> PortReason | None:
+def presumed_reason(job: JobView, view: ProcessView, stack: Sequence[PythonFrame]) -> PortReason | None:
     """Without what the recorder sees, as with --no-values: a line of this process or of its parent opens the port."""
-    found, raised = _STORE_IN_USE.search(exception.message or ""), view.process.exception_mono_ns
+    message, raised = view.exception.message if view.exception is not None else None, view.process.exception_mono_ns
+    found = _STORE_IN_USE.search(message or "")
     if found is None or raised is None:
         return None
     port = int(found[1] or found[2])
-    refused, parent = refused_of(view, TakenPort(port, "listening")), parent_of(job, view)
+    refused, parent = refused_of(view, TakenPort(port, "listening"), stack), parent_of(job, view)
     ended = parent.process.ended_mono_ns if parent is not None else None
     there = [view, *([parent] if parent is not None and (ended is None or ended > raised) else [])]
     ways = []

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pytracer._text import count_words
 from pytracer.analyze.evidence.ports.in_job import presumed_reason, reason_in_job
 from pytracer.analyze.evidence.ports.owners import Owner, age_words, owner_of
 from pytracer.analyze.evidence.ports.refused import PortReason, Refused, port_evidence, refused_of
 from pytracer.analyze.evidence.ports.taken import taken_port
 from pytracer.analyze.view import JobView, ProcessView
+from pytracer.report.job import PythonFrame
 
 
-def port_reason(job: JobView, view: ProcessView) -> PortReason | None:
-    """None for other exceptions, and where nothing is known of who had the port."""
-    exception = view.exception
-    taken = taken_port(exception.variables) if exception is not None else None
-    if exception is None or taken is None:
-        return presumed_reason(job, view, exception) if exception is not None else None
-    refused = refused_of(view, taken)
+def port_reason(job: JobView, view: ProcessView, stack: Sequence[PythonFrame]) -> PortReason | None:
+    """None for other exceptions, and where nothing is known of who had the port.
+
+    Args:
+        job: All processes.
+        view: The one that ended with the exception.
+        stack: Of the exception that is about the port, innermost first.
+    """
+    taken = taken_port(view.exception.variables) if view.exception is not None else None
+    if taken is None:
+        return presumed_reason(job, view, stack)
+    refused = refused_of(view, taken, stack)
     if taken.state in ("closing", "free"):
         return _of_closing(refused) if taken.state == "closing" else _of_ended(refused)
     owner = owner_of(job, view, taken.holder) if taken.holder is not None else None

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
+from pytracer._library_files import is_library_file
 from pytracer._text import count_words
 from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.ports.owners import Owner, age_words
-from pytracer.analyze.evidence.ports.serving import STORE, own_frames
+from pytracer.analyze.evidence.ports.serving import STORE
 from pytracer.analyze.evidence.ports.taken import TakenPort
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
 from pytracer.analyze.naming import LineWords, line_in
@@ -62,13 +65,13 @@ class Refused(msgspec.Struct, frozen=True):
         return line_in(self.here, self.at.line if self.at is not None else None, self.here)
 
 
-def refused_of(view: ProcessView, taken: TakenPort) -> Refused:
+def refused_of(view: ProcessView, taken: TakenPort, stack: Sequence[PythonFrame]) -> Refused:
     """By the stack of the exception, the failing line, and what the process noted of its rendezvous."""
-    at = next(iter(own_frames(view)), None)
+    at = next((item for item in stack if not is_library_file(item.file)), None)
     joins = [fact.data for fact in view.process.snapshot.recorded(Rendezvous)]
     given = view.process.snapshot.environment.get("MASTER_PORT", "")
     master = joins[-1].master_port if joins else int(given) if given.isdecimal() else None
-    inside = any(item.function == GROUP and (item.file or "").endswith(_GROUP_FILE) for item in view.exception_stack)
+    inside = any(item.function == GROUP and (item.file or "").endswith(_GROUP_FILE) for item in stack)
     agent = runs_agent(view.process.snapshot.argv)
     what = "agent" if agent else "group" if inside else "store" if _calls_store(view, at) else "server"
     return Refused(view, taken, at, what, master)

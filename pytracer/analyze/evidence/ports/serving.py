@@ -82,10 +82,10 @@ def serving_line(
         master: What MASTER_PORT was.
         failing: The line of `near` that was refused the port.
     """
-    own = own_frames(owner)
+    own = _own_frames(owner)
     shown = owner if own else near
-    snapshot, frames = shown.process.snapshot, own or own_frames(near)
-    files = {**program_files(snapshot, frames), **program_files(near.process.snapshot, own_frames(near))}
+    snapshot, frames = shown.process.snapshot, own or _own_frames(near)
+    files = {**program_files(snapshot, frames), **program_files(near.process.snapshot, _own_frames(near))}
     back = Slice(snapshot, frames)
     chains = Chains(files, back, first_file(snapshot, frames))
     ports = Ports(back, owner.process.snapshot, master)
@@ -107,7 +107,7 @@ def serving_line(
     return only[0] if len(only) == 1 else None
 
 
-def own_frames(view: ProcessView) -> list[PythonFrame]:
+def _own_frames(view: ProcessView) -> list[PythonFrame]:
     """Of the program, where an exception left the process, or where it was at its end; innermost first."""
     return view.exception_stack_of_program or program_frames(view)
 
