@@ -39,7 +39,7 @@ _SERVERS: dict[str, int | None] = {
 }
 _BY_NAME = ("port", "server_port", "address", "server_address", "addr")
 _PROCESSES = frozenset({"spawn", "start_processes", "Process", "apply", "apply_async", "map", "submit"})
-_LONGEST = 60
+_LONGEST = 72
 
 
 class Serving(msgspec.Struct, frozen=True):
@@ -63,11 +63,21 @@ class Serving(msgspec.Struct, frozen=True):
         """`` line 116 (`WeightBoard(settings, serve=True)`) ``."""
         node = self.caller.call if self.caller is not None and self.caller.call is not None else self.call
         file = self.caller.file if self.caller is not None else self.file
-        return line_in(file, node.lineno, here).quoted(shortened(ast.unparse(node), _LONGEST))
+        return line_in(file, node.lineno, here).quoted(_shown(node))
 
     def inner(self, here: str | None) -> str:
         """` (TCPStore at line 28)`, where that is another line."""
         return f" ({self.name} at {line_in(*self.place, here)})" if self.caller is not None else ""
+
+
+def _shown(call: ast.Call) -> str:
+    """Of a long one what it serves on."""
+    text = ast.unparse(call)
+    port = _port_of(call) if called_name(call) in _SERVERS else None
+    if len(text) <= _LONGEST or port is None:
+        return shortened(text, _LONGEST)
+    master = [f"is_master={ast.unparse(item)}" for item in (master_of(call),) if item is not None]
+    return shortened(f"{ast.unparse(call.func)}({', '.join(['...', ast.unparse(port), *master])})", _LONGEST)
 
 
 def serving_line(
