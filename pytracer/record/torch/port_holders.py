@@ -73,13 +73,13 @@ def _add(sockets: Sockets, state: bytes, user: int, inode: bytes) -> None:
 def holder_of(inodes: Collection[bytes]) -> dict[str, str]:
     """The process that had one of these sockets first: a forked child has those of its parent, too.
 
-    Nothing where none is seen, or where unrelated processes have one each.
+    Only their `count` where unrelated processes have one each; nothing where none is seen.
     """
     held = dict(_holders(inodes))
-    if not held or len({frozenset(own) for own in held.values()}) > 1:
-        return {}
+    if len({frozenset(own) for own in held.values()}) > 1:
+        return {"count": str(len(held))}
     facts = {pid: known for pid in held if (known := _process(pid)) is not None}
-    if not facts:
+    if not facts:  # all have ended meanwhile
         return {}
     pid = min(facts, key=lambda item: (int(facts[item]["start"]), item))
     return {"pid": str(pid), **facts[pid], **({"count": str(len(held))} if len(held) > 1 else {})}

@@ -14,7 +14,7 @@ from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.decode.types.snapshot import Snapshot
 
-_DEEPEST = 6
+_DEEPEST, _DIGITS = 6, 20
 _READS = ("get", "getenv", "setdefault", "pop")
 _OF_ADDRESS = re.compile(r":(\d{1,5})$")  # `[::]:50051`, `tcp://*:5555`
 
@@ -96,5 +96,5 @@ def _passed(argv: Sequence[str], names: Sequence[str]) -> str | None:
 
 def _whole(value: object) -> int | None:
     if isinstance(value, str):
-        return int(value) if value.isascii() and value.isdecimal() else None
+        return int(value) if len(value) <= _DIGITS and value.isascii() and value.isdecimal() else None
     return value if type(value) is int else None

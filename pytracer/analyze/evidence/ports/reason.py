@@ -84,10 +84,14 @@ def _of_ended(refused: Refused) -> PortReason:
 
 
 def _of_unseen(refused: Refused) -> PortReason | None:
-    """Its sockets are seen, but no process."""
-    own, user = refused.view.process.snapshot.uid, refused.taken.user
-    if refused.taken.state != "listening":
+    """Its sockets are seen, but no process, or several."""
+    own, user, taken = refused.view.process.snapshot.uid, refused.taken.user, refused.taken
+    if taken.state != "listening":
         return None
+    if taken.count:
+        look = f"`ss -ltnp 'sport = :{taken.port}'` names them"
+        who = f"{taken.count} processes that are not related listen on {refused.port}"
+        return PortReason(who, f"{_another(refused)}: {look}.", port_evidence(refused, None))
     other = user is not None and user != own
     who = f"a process of another user (uid {user})" if other else "a process that could not be seen from this one"
     why = "" if other else " It may be in another container on the same network."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import msgspec
@@ -70,7 +71,7 @@ def refused_of(view: ProcessView, taken: TakenPort, stack: Sequence[PythonFrame]
     at = next((item for item in stack if not is_library_file(item.file)), None)
     joins = [fact.data for fact in view.process.snapshot.recorded(Rendezvous)]
     given = view.process.snapshot.environment.get("MASTER_PORT", "")
-    master = joins[-1].master_port if joins else int(given) if given.isdecimal() else None
+    master = joins[-1].master_port if joins else int(given) if re.fullmatch(r"[0-9]{1,5}", given) else None
     inside = any(item.function == GROUP and (item.file or "").endswith(_GROUP_FILE) for item in stack)
     agent = runs_agent(view.process.snapshot.argv)
     what = "agent" if agent else "group" if inside else "store" if _calls_store(view, at) else "server"

@@ -9,6 +9,7 @@ import msgspec
 from pytracer.report.job import VariableReport
 
 _PREFIX = "taken port"
+_DIGITS = 20
 
 
 class Holder(msgspec.Struct, frozen=True):
@@ -25,7 +26,8 @@ class Holder(msgspec.Struct, frozen=True):
 class TakenPort(msgspec.Struct, frozen=True):
     """`state`: "listening", "connected", "closing" (TIME_WAIT) or "free", when the exception had reached the top.
 
-    `user`: the uid of whoever made the socket. `holder`: None where none is seen.
+    `user`: the uid of whoever made the socket. `holder`: None where none is seen, or `count` processes have it that are
+    no parents and children.
     """
 
     port: int
@@ -33,6 +35,7 @@ class TakenPort(msgspec.Struct, frozen=True):
     user: int | None = None
     closing: int = 0
     holder: Holder | None = None
+    count: int = 0
 
 
 def taken_port(variables: Iterable[VariableReport] | None) -> TakenPort | None:
@@ -45,7 +48,8 @@ def taken_port(variables: Iterable[VariableReport] | None) -> TakenPort | None:
     port, state = _number(facts, ""), facts.get("state")
     if port is None or state is None:
         return None
-    return TakenPort(port, state, _number(facts, "user"), _number(facts, "closing") or 0, _holder(facts))
+    closing, count = _number(facts, "closing") or 0, _number(facts, "holder count") or 0
+    return TakenPort(port, state, _number(facts, "user"), closing, _holder(facts), count)
 
 
 def _holder(facts: Mapping[str, str]) -> Holder | None:
@@ -58,4 +62,4 @@ def _holder(facts: Mapping[str, str]) -> Holder | None:
 
 def _number(facts: Mapping[str, str], name: str) -> int | None:
     text = facts.get(name, "")
-    return int(text) if text.isascii() and text.isdecimal() else None
+    return int(text) if len(text) <= _DIGITS and text.isascii() and text.isdecimal() else None

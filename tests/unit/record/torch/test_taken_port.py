@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import http.server
 import os
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from multiprocessing.connection import Listener
-from typing import Any
 
 import pytest
 
@@ -80,7 +79,7 @@ async def _served(port: int) -> object:
         pytest.param(lambda port: bound(("127.0.0.1", port)), id="address"),
         pytest.param(lambda port: Settings(port).serve(), id="attribute"),
         pytest.param(lambda port: socket.create_server(("127.0.0.1", port)), id="create_server"),
-        pytest.param(lambda port: http.server.HTTPServer(("127.0.0.1", port), Any), id="http.server"),
+        pytest.param(lambda port: HTTPServer(("127.0.0.1", port), BaseHTTPRequestHandler), id="http.server"),
         pytest.param(lambda port: Listener(("127.0.0.1", port)), id="multiprocessing"),
         pytest.param(lambda port: asyncio.run(_served(port)), id="asyncio"),
     ],
@@ -136,6 +135,13 @@ def test_of_a_forked_socket_the_process_that_made_it_is_the_holder(server: socke
         os.kill(child, 9)
         os.waitpid(child, 0)
     assert (facts["holder pid"], facts["holder count"]) == (str(os.getpid()), "2")
+
+
+def test_of_unrelated_holders_there_is_but_a_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has a socket of its own."""
+    held = {os.getpid(): {"socket:[1]"}, 1: {"socket:[2]"}}
+    monkeypatch.setattr(port_holders, "_holders", lambda _inodes: held.items())
+    assert port_holders.holder_of([b"1", b"2"]) == {"count": "2"}
 
 
 def test_a_connection_is_no_server(server: socket.socket) -> None:

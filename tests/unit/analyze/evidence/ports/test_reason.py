@@ -9,7 +9,7 @@ import pytest
 from pytracer.analyze.engine import build_report
 from pytracer.report.job import Report
 from tests.support import scenarios as s
-from tests.support.deaths import advice, summary, verdict
+from tests.support.deaths import advice, evidence, summary, verdict
 from tests.support.synth import Box
 
 PORT = 29673
@@ -144,7 +144,7 @@ def test_the_programs_own_store_on_the_master_port_is_named(run: Path) -> None:
 def test_false_owners_are_not_spoken_of_where_the_owner_is_known(run: Path) -> None:
     """Neither the words of the known crash nor its advice."""
     report = reported(run, CLASS, facts())
-    words = f"{summary(report)} {advice(report)} {' '.join(report.findings[0].evidence)}"
+    words = " ".join([summary(report), advice(report), evidence(report)])
     assert "another job" not in words
     assert "left over" not in words
     assert "when the exception had come, process 100 (train.py) listened on port 29673" in words
@@ -259,8 +259,7 @@ def test_the_store_of_a_process_group_may_have_it(run: Path) -> None:
 )
 def test_another_program_is_named_with_its_age(start: int, parent: int, expected: str, run: Path) -> None:
     """A child of a recorded process belongs to the job."""
-    more = {"holder_start": start, "holder_parent": parent}
-    report = reported(run, CLASS, facts(pid=77, **more))
+    report = reported(run, CLASS, facts(pid=77, holder_start=start, holder_parent=parent))
     assert expected in summary(report)
     assert " opened" not in summary(report)
     assert ("or end process 77 if nobody needs it" in advice(report)) == (parent != 101)
@@ -278,6 +277,13 @@ def test_a_process_of_another_user_stays_unknown(run: Path) -> None:
     assert "worker: a process of another user (uid 0) listens on port 29673 (MASTER_PORT)" in summary(report)
     assert "Take another MASTER_PORT" in advice(report)
     assert "could not be seen" in summary(reported(run, CLASS, facts(pid=None)))
+
+
+def test_of_processes_that_share_it_none_is_named(run: Path) -> None:
+    """As with SO_REUSEPORT."""
+    report = reported(run, CLASS, facts(pid=None, holder_count=4))
+    assert "4 processes that are not related listen on port 29673 (MASTER_PORT)" in summary(report)
+    assert "ss -ltnp 'sport = :29673'" in advice(report)
 
 
 def test_connections_that_still_close_have_no_process(run: Path) -> None:
