@@ -174,7 +174,7 @@ def _serves(back: Slice, call: ast.Call, spot: Spot, owner: ProcessView) -> bool
 def _is_port(ports: Ports, call: ast.Call, spot: Spot, port: int) -> bool | None:
     given = _port_of(call)
     known = ports.port(given, spot) if given is not None else None
-    return known == port if known is not None else None
+    return known == port if known else None  # 0 takes any that is free
 
 
 def _caller(chain: Chain) -> Step | None:
