@@ -24,6 +24,9 @@ _RUNNERS = frozenset({
     *("ipykernel", "ipykernel_launcher", "IPython", "jupyter", "jupyter_client", "notebook", "xdist", "execnet"),
 })  # fmt: skip
 
+# What spawn and mp.spawn start a child with, and the server whose children are forked.
+_CHILDREN = ("from multiprocessing.spawn import spawn_main", "from multiprocessing.forkserver import main")
+
 
 def started_package(argv: Sequence[str]) -> str | None:
     """Its top name; None where a file of the user's is run, or a runner of programs. Reads a console script.
@@ -34,6 +37,24 @@ def started_package(argv: Sequence[str]) -> str | None:
     kind, value = _started(argv)
     name = value.partition(".")[0] if kind == "module" else _of_script(value) if kind == "script" else None
     return name if name and name not in _RUNNERS and name not in sys.stdlib_module_names else None
+
+
+def program_name(argv: Sequence[str]) -> str:
+    """The script or module of a Python command line, else the program, without folders."""
+    if not argv:
+        return ""
+    program = argv[0].rsplit("/", 1)[-1]
+    if not program.startswith("python"):
+        return program
+    for position, argument in enumerate(argv[1:], 1):
+        if argument == "-m" and position + 1 < len(argv):
+            return argv[position + 1]
+        if argument == "-c":
+            code = argv[position + 1] if position + 1 < len(argv) else ""
+            return "multiprocessing child" if any(child in code for child in _CHILDREN) else f"{program} -c"
+        if not argument.startswith("-"):
+            return argument.rsplit("/", 1)[-1]
+    return program
 
 
 def runs_text(argv: Sequence[str]) -> bool:

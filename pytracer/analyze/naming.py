@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pytracer._started_package import program_name
 from pytracer._text import capital, function_words, list_words, ranks_words
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.symbols.demangle import demangle
@@ -11,8 +12,6 @@ from pytracer.decode.types.snapshot import Worker
 from pytracer.report.job import PythonFrame
 
 _SHORT, _SHOWN = 24, 3  # characters, and numbers, of a batch's samples
-# What spawn and mp.spawn start a child with, and the server whose children are forked.
-_CHILDREN = ("from multiprocessing.spawn import spawn_main", "from multiprocessing.forkserver import main")
 
 
 def subject_words(views: Sequence[ProcessView]) -> str:
@@ -65,24 +64,6 @@ def indices_words(count: int | str | None, indices: str) -> str:
     if len(indices) <= _SHORT or len(first) < _SHOWN:
         return f"sample{'s' * (str(count) != '1')} {indices}"
     return f"{f'{count} ' if count is not None else ''}samples ({', '.join(first)}, ...)"
-
-
-def program_name(argv: Sequence[str]) -> str:
-    """The script or module of a Python command line, else the program, without folders."""
-    if not argv:
-        return ""
-    program = argv[0].rsplit("/", 1)[-1]
-    if not program.startswith("python"):
-        return program
-    for position, argument in enumerate(argv[1:], 1):
-        if argument == "-m" and position + 1 < len(argv):
-            return argv[position + 1]
-        if argument == "-c":
-            code = argv[position + 1] if position + 1 < len(argv) else ""
-            return "multiprocessing child" if any(child in code for child in _CHILDREN) else f"{program} -c"
-        if not argument.startswith("-"):
-            return argument.rsplit("/", 1)[-1]
-    return program
 
 
 class LineWords(str):

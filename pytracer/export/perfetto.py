@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 
+from pytracer._started_package import program_name
 from pytracer._text import ranks_words
-from pytracer.analyze.naming import program_name, short_file
+from pytracer.analyze.naming import short_file
 from pytracer.analyze.timeline.clock import ProcessClock, RunClock
 from pytracer.analyze.timeline.restarts import last_attempt
 from pytracer.decode.types.records import Node, Step, Stream, Text

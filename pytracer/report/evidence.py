@@ -49,6 +49,7 @@ FactKind = Literal[
     "mapping",  #: the memory map at an address
     "mapped-file",  #: size of a mapped file, and of the part that is mapped
     "file-system",  #: room on the file system of a file
+    "port",  #: who had the TCP port that a server was refused
     # Collectives and processes
     "collective-state",  #: a collective that was open, or that none was
     "collective-call",  #: what ranks called

@@ -137,6 +137,21 @@ def test_exception_in_a_rank_of_mp_spawn_is_found_with_its_line(run: Path) -> No
 
 @needs_native
 @pytest.mark.slow
+def test_owner_of_a_taken_port_is_the_launcher_with_its_line(run: Path) -> None:
+    """Rank 0 was refused MASTER_PORT; the launcher's own store has it."""
+    done = victim("store_on_master_port.py", run=run)
+    assert done.status == 1
+    assert "EADDRINUSE" in done.stderr
+    verdict = done.report.verdict
+    assert verdict is not None and verdict.summary is not None
+    assert (verdict.class_, verdict.rank) == ("python-exception", 0)
+    assert f"its parent, process {done.pid} (store_on_master_port.py) of this job, already listens" in verdict.summary
+    line = line_of("store_on_master_port.py", "board = Board(serve=True)")
+    assert f"which line {line} (`Board(serve=True)`)" in verdict.summary
+
+
+@needs_native
+@pytest.mark.slow
 def test_fault_in_a_rank_of_mp_spawn_is_found(run: Path) -> None:
     """The rank that died of SIGSEGV is first; the other one and the parent are consequences."""
     done = victim("rank_of_mp_spawn.py", "fault", new_store(run), run=run)

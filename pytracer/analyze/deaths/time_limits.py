@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from msgspec import structs
 
+from pytracer._started_package import program_name
 from pytracer.analyze.deaths.tree import Tree
 from pytracer.analyze.evidence.ends.sent_signals import last_request, sent_signals
-from pytracer.analyze.naming import program_name
 from pytracer.analyze.view import Death, ProcessView, WhyKind
 
 _OVER = 124  # coreutils 9, timeout.c: EXIT_TIMEDOUT

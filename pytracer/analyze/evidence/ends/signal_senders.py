@@ -8,10 +8,11 @@ from itertools import pairwise
 
 import msgspec
 
+from pytracer._started_package import program_name
 from pytracer._text import time_words
 from pytracer.analyze.evidence.ends.sent_signals import Sent, deadly_signal, sent_signals
 from pytracer.analyze.kin import on_one_machine
-from pytracer.analyze.naming import name_words, place_words, program_name
+from pytracer.analyze.naming import name_words, place_words
 from pytracer.analyze.platform.signals import SI_KERNEL, SI_USER, SIGHUP, signal_name
 from pytracer.analyze.view import JobView, ProcessView, RecordedSender
 from pytracer.decode.job.identity import runs_agent

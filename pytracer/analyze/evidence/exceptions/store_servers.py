@@ -106,7 +106,16 @@ def _made(files: Mapping[str, ast.Module], here: str | None) -> tuple[LineWords 
 
 
 def _serves_rank_0(call: ast.Call) -> bool:
-    """`is_master=rank == 0`, also by its place, or as `not rank`."""
-    given = keyword_value(call, "is_master") or (call.args[_PLACE] if len(call.args) > _PLACE else None)
-    text = ast.unparse(given).replace(" ", "") if given is not None else ""
-    return _RANK_0.fullmatch(text) is not None
+    """By what it passes for that."""
+    given = master_of(call)
+    return given is not None and is_rank_0(given)
+
+
+def master_of(call: ast.Call) -> ast.expr | None:
+    """What a TCPStore() is given for is_master; None for the default, a client."""
+    return keyword_value(call, "is_master") or (call.args[_PLACE] if len(call.args) > _PLACE else None)
+
+
+def is_rank_0(node: ast.AST) -> bool:
+    """`rank == 0`, or `not rank`."""
+    return _RANK_0.fullmatch(ast.unparse(node).replace(" ", "")) is not None

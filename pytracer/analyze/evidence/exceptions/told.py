@@ -9,6 +9,7 @@ import re
 
 import msgspec
 
+from pytracer._errors import bug_words
 from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.cuda.shared_devices import shared_device
 from pytracer.analyze.evidence.exceptions.chains import Chain, as_uncaught, chain_of, found_its_way, original
@@ -26,6 +27,7 @@ from pytracer.analyze.evidence.exceptions.unmet_paths import unmet_path
 from pytracer.analyze.evidence.failing.explained import Explanation, explained, involved
 from pytracer.analyze.evidence.limits.words import limit_reason
 from pytracer.analyze.evidence.phrases import error_at_words
+from pytracer.analyze.evidence.ports.reason import port_reason
 from pytracer.analyze.known.exceptions import exception_reason
 from pytracer.analyze.tensors.source_lines import line_text
 from pytracer.analyze.view import JobView, ProcessView
@@ -130,6 +132,9 @@ def explanation_of(job: JobView, told: Told) -> Explanation:
     """By the facts of the line; of an exception of a DataLoader worker, by those that the worker recorded."""
     view, first, origin = told.view, told.first, told.origin
     snapshot, own, before = view.process.snapshot, view.exception, told.before
+    port = _of_port(job, told)
+    if port is not None:
+        return port
     if told.chain is not None and origin is not None:
         return _limit_or_line(origin.snapshot, origin.exception, told.chain.report(origin.exception, origin.stack))
     if own is not None and before is not None and told.deliberate:
@@ -175,6 +180,25 @@ def explanation_of(job: JobView, told: Told) -> Explanation:
     if offset is not None:
         return Explanation(offset.advice, offset.subject, together=True, behind=offset.behind)
     return found
+
+
+def _of_port(job: JobView, told: Told) -> Explanation | None:
+    """Of a server that was refused its port: who has it."""
+    try:
+        found = port_reason(job, told.view, _led(told)) if told.first is None else None
+    except Exception as error:  # a program may be written in any way: the report goes on, and says so
+        return Explanation(failure=f"who has the port: {bug_words(error)}")
+    if found is None:
+        return None
+    return Explanation(found.advice, found.subject, together=True, behind=found.behind, evidence=found.evidence)
+
+
+def _led(told: Told) -> list[PythonFrame]:
+    """The stack of the exception that led to it, or its own; innermost first."""
+    view, origin, before = told.view, told.origin, told.before
+    if told.chain is not None and origin is not None:
+        return told.chain.report(origin.exception, origin.stack).python_stack or []
+    return (before.python_stack if before is not None and told.deliberate else None) or view.exception_stack
 
 
 def _limit_or_line(snapshot: Snapshot, last: ExceptionReport, led: ExceptionReport) -> Explanation:

@@ -22,6 +22,12 @@ Forked workers of a DataLoader share the position of a file that their dataset o
 another one reads. Where a label, an index or a key of a batch cannot be, and the source shows such a file, that is
 *likely* why.
 
+A server that is refused a port, such as the store of init_process_group(), is refused it by whoever has it: that
+process is looked for when the exception has come, as nobody can find it once the job has ended. Of a process of the job
+itself the line that opened the port is named, where one line alone can have; of another program its name, number and
+age; without any listener, connections that still close (TIME_WAIT) or that have the port as their own end. Without
+`/proc`, a line of the process or of its parent that serves there is *probably* why.
+
 What to do: read the exception and its innermost line outside torch. Where torch, Ray or a pool of processes raised an
 exception of another process again, a text with it has the traceback of the first one: that line counts. Where a check
 of torch's own data failed and the process then died of a memory error, look for what wrote over that data.
@@ -29,7 +35,9 @@ of torch's own data failed and the process then died of a memory error, look for
 How it can be wrong: an exception that speaks of a lost or silent peer is a consequence of something that happened
 on that peer. When nothing is recorded there, it is shown as the cause, with lower confidence. A signal after the
 exception counts as part of shutting down, unless steps or autograd nodes were recorded in between. Where the C library
-then found the heap damaged, the exception may have come of that: it is *likely* only.
+then found the heap damaged, the exception may have come of that: it is *likely* only. Who has a port is seen when the
+exception has reached the top of the program: another process may have taken it since. Processes of other users, and
+those outside the container, are not seen.
 """
 
 from __future__ import annotations
@@ -339,7 +347,7 @@ def _same_exception(judgement: Judgement[_Raised]) -> object:
 def _words(view: ProcessView, first: Reraised | None, *, known: bool) -> str:
     """Its type and message; an explanation says more than what follows the first sentence."""
     words = first.words if first is not None else _own_words(view)
-    return re.split(r"(?<=[a-z\d]{2})\. (?=[A-Z])", words, maxsplit=1)[0] if known else words
+    return re.split(r"(?<=[a-z\d]{2})\. (?=[A-Z]|port: \d)", words, maxsplit=1)[0] if known else words
 
 
 def _own_words(view: ProcessView) -> str:
