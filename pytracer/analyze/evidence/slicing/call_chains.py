@@ -96,6 +96,8 @@ class Chains:
         owner = class_around(self._files[file], function)
         if function.name == "__init__" and owner is not None:
             return self._constructions(owner)
+        if function.name == "__call__" and owner is not None:
+            return self._called_objects(owner)
         known = only_function(self._files, function.name)
         if function.name.startswith("__") or function.name == "forward" or known is None or known[1] is not function:
             return None
@@ -146,6 +148,31 @@ class Chains:
             if isinstance(item, ast.Call) and called_name(item) in names
         ]
 
+    def _called_objects(self, owner: ast.ClassDef) -> list[ProgramCall] | None:
+        """Calls of the objects of a class; None where one may be called that is handed on, or kept in something."""
+        made = self._constructions(owner)
+        if not made or classes_below(self._files.values(), owner):
+            return None
+        found: list[ProgramCall] = []
+        for item in made:
+            name = _bound_to(item)
+            uses = [*self._uses_of(item, name)] if name is not None else []
+            calls = [part for part in uses if isinstance(part, ast.Call)]
+            if name is None or not calls or len(calls) < len(uses):
+                return None
+            found += [ProgramCall(item.file, item.tree, call) for call in calls]
+        return found
+
+    def _uses_of(self, item: ProgramCall, name: str) -> Iterator[ast.AST]:
+        """A call of what is kept in a variable of a function, as it is; any other use but of an attribute as itself."""
+        scope = scope_of(item.tree, item.call.lineno)
+        attributes = {id(part.value) for part in own_nodes(scope) if isinstance(part, ast.Attribute)}
+        calls = {id(part.func): part for part in own_nodes(scope) if isinstance(part, ast.Call)}
+        for part in ast.walk(scope):
+            if isinstance(part, ast.Name) and part.id == name and isinstance(part.ctx, ast.Load):
+                if id(part) not in attributes:
+                    yield calls.get(id(part), part)
+
     def _is_own(self, item: ProgramCall, function: _Function, owner: ast.ClassDef | None) -> bool | None:
         """Whether it calls that method; None where its object is not known, and others have such a method."""
         func = item.call.func
@@ -174,6 +201,19 @@ class Chains:
             for tree in self._files.values()
             for item in ast.walk(tree)
         )
+
+
+def _bound_to(item: ProgramCall) -> str | None:
+    """The variable of a function that has the object alone: bound once, and by a line of its own."""
+    scope = scope_of(item.tree, item.call.lineno)
+    if isinstance(scope, (ast.Module, ast.Lambda)):
+        return None
+    for part in own_nodes(scope):
+        if isinstance(part, ast.Assign) and part.value is item.call and len(part.targets) == 1:
+            target = part.targets[0]
+            single = isinstance(target, ast.Name) and len(places_that_bind(scope, target.id)) == 1
+            return target.id if single and isinstance(target, ast.Name) else None
+    return None
 
 
 def _is_entered(spot: Spot, node: ast.expr) -> bool:

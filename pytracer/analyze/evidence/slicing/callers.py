@@ -13,7 +13,7 @@ from pytracer.analyze.evidence.slicing.calls import MADE_ON_CALL, argument_of
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.imports import imported_as
 from pytracer.analyze.evidence.syntax.names import variable
-from pytracer.analyze.evidence.syntax.scopes import classes_below, is_method, parameters
+from pytracer.analyze.evidence.syntax.scopes import class_around, classes_below, parameters
 
 _HANDS_ON = ("submit", "apply", "apply_async", "run_in_executor", "call_soon", "to_thread", "spawn", "start_processes")
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -31,7 +31,7 @@ class ProgramCall(msgspec.Struct, frozen=True):
         """What it passes for a parameter."""
         if self.passed is None:
             return argument_of(self.call, function, name)
-        places = [item for item in parameters(function) if item != "self"]
+        places = [item for item in parameters(function) if item not in ("self", "cls")]
         place = places.index(name) if name in places else len(self.passed)
         return self.passed[place] if place < len(self.passed) else None
 
@@ -61,7 +61,7 @@ def called_function(files: Mapping[str, ast.Module], tree: ast.Module, call: ast
     imported = imported_as(tree, call.func)
     if imported is not None:
         return found if not _is_of_library(files, imported, home) else None
-    return found if is_method(files[home], function) else None
+    return found if class_around(files[home], function) is not None else None
 
 
 def calls_named(files: Mapping[str, ast.Module], name: str) -> Iterator[tuple[str, ast.Module, ast.Call]]:
@@ -86,7 +86,7 @@ def calls_of(files: Mapping[str, ast.Module], home: str, function: _Function) ->
 
     None of a library, such as `torch.save()`; `model.train()` only where train() is a method, or is kept somewhere.
     """
-    held = is_method(files[home], function) or _is_kept(files, function.name)
+    held = class_around(files[home], function) is not None or _is_kept(files, function.name)
     for file, tree in files.items():
         for call in (item for item in ast.walk(tree) if isinstance(item, ast.Call)):
             found = _call_of(file, tree, call, function.name)

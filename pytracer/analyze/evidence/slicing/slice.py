@@ -386,7 +386,21 @@ class Slice:
             if inner is None:
                 break
             base = self.made(inner, base.spot, calls=True)
-        return self.defined(base.node.func, base.spot) if isinstance(base.node, ast.Call) else None
+        if not isinstance(base.node, ast.Call):
+            return None
+        return self.defined(base.node.func, base.spot) or self._made_by_class(base.node.func, base.spot)
+
+    def _made_by_class(self, func: ast.expr, spot: Spot) -> tuple[ast.AST, Spot] | None:
+        """`Image` of `Image.load(path)`, a classmethod that returns `cls(...)` wherever it returns."""
+        if not isinstance(func, ast.Attribute):
+            return None
+        owner = self.defined(func.value, spot)
+        method = method_of(owner[0], (func.attr,)) if owner is not None and isinstance(owner[0], ast.ClassDef) else None
+        if owner is None or method is None or [ast.unparse(item) for item in method.decorator_list] != ["classmethod"]:
+            return None
+        values = [item.value for item in own_nodes(method) if isinstance(item, ast.Return)]
+        makes = values and all(isinstance(item, ast.Call) and ast.unparse(item.func) == "cls" for item in values)
+        return owner if makes else None
 
     def defined(self, node: ast.AST, spot: Spot) -> tuple[ast.AST, Spot] | None:
         """The class or function of the program that a name means; in its other files, too."""

@@ -181,3 +181,50 @@ a.sum()
 def test_what_makes_only_a_missing_file_rewrites_none(guard: str, again: bool, run: Path) -> None:
     report = died_in(run, [("<module>", "train", 8)], train=CACHED.replace("{guard}", guard))
     assert ("rewrites" in summary(report)) == again and "may have written" not in summary(report)
+
+
+VOLUME = """import os
+class Image:
+    def __init__(self, data):
+        self.data = data
+    @classmethod
+    def load(cls, path):
+        data = np.memmap(path, mode="r")
+        return cls(data)
+    def save(self, path):
+        with open(path, "wb") as f:
+            for plane in self.data:
+                f.write(plane)
+class Conform:
+    def __call__(self, name):
+        path = os.path.join("/data/run", name)
+        img = Image.load(path)
+        if img.data.max():
+            img.save({path})
+        return path
+def main(names):
+    conform = Conform()
+    {call}
+main(names)
+"""
+IN_SAVE = [
+    ("Image.save", "train", 12), ("Conform.__call__", "train", 18), ("main", "train", 22), ("<module>", "train", 23)
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("path", "call", "known"),
+    [
+        ("path", "[conform(name) for name in names]", True),
+        ("os.path.join('/data/out', name)", "[conform(name) for name in names]", False),
+        ("path", "run(conform, names)", False),
+    ],
+    ids=["the same path", "another folder", "who calls it is not known"],
+)
+def test_an_object_that_a_classmethod_made_and_one_that_is_called_are_followed(
+    path: str, call: str, known: bool, run: Path
+) -> None:
+    report = died_in(run, IN_SAVE, train=VOLUME.replace("{path}", path).replace("{call}", call))
+    words = '; line 18 in Conform.__call__ (`img.save(path)`) rewrites it by line 10 (`with open(path, "wb") as f:`)'
+    assert (words in summary(report)) == known
+    assert known or "rewrites" not in summary(report)
