@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import ast
+
 import msgspec
 
 from pytracer._library_files import is_library_file
 from pytracer.analyze.collectives.call_sites import site_of
 from pytracer.analyze.deaths.consequences import mentions_lost_peer, speaks_of_lost_peer
 from pytracer.analyze.evidence.phrases import error_at_words
-from pytracer.analyze.naming import name_words
+from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, spans_body
+from pytracer.analyze.naming import line_in, name_words
+from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Collective
 from pytracer.report.job import Evidence, HandledExceptionReport, PythonFrame
@@ -31,6 +35,23 @@ class Handled(msgspec.Struct, frozen=True):
         return next((item for item in self.report.python_stack or () if not is_library_file(item.file)), None)
 
     @property
+    def block(self) -> str | None:
+        """``the `finally` of line 124``, that the program was in: of a `try` that the exception came out of."""
+        frames = [item for item in self.view.python_stack or () if not is_library_file(item.file)]
+        raised = [(item.file, item.line or 0) for item in self.report.python_stack or ()]
+        for frame in frames:
+            tree = syntax_tree(self.view.process.snapshot, frame)
+            nodes = own_nodes(scope_of(tree, frame.line)) if tree is not None and frame.line is not None else ()
+            for item in (node for node in nodes if isinstance(node, ast.Try)):
+                if any(
+                    file == frame.file and line is not None and spans_body(item.body, line) for file, line in raised
+                ):
+                    found = _block_at(item, frame.line or 0)
+                    if found is not None:
+                        return f"the `{found[0]}` of {line_in(frame.file, found[1], frames[0].file)}"
+        return None
+
+    @property
     def evidence(self) -> Evidence:
         """That it was being handled."""
         return Evidence(
@@ -42,6 +63,13 @@ class Handled(msgspec.Struct, frozen=True):
             text=self.report.message,
             python=self.frame,
         )
+
+
+def _block_at(item: ast.Try, line: int) -> tuple[str, int] | None:
+    """Of a `try`, `finally` or `except` with the first line of its block, or its own, where it has the line."""
+    if spans_body(item.finalbody, line):
+        return "finally", item.finalbody[0].lineno
+    return next((("except", part.lineno) for part in item.handlers if spans_body(part.body, line)), None)
 
 
 def handled_in(view: ProcessView, call: Collective) -> Handled | None:

@@ -252,10 +252,12 @@ def _below(job: JobView, found: Mismatch, advice: str) -> str | None:
 
 
 def _handled_advice(handled: Handled) -> str:
+    block = handled.block
+    waits = f"and {block} calls a collective, which" if block is not None else "so a collective behind it"
     return (
         f"Look at {handled.words} first: it took rank {handled.view.process.rank} out of step. The others do not know "
-        "of it, so a collective in an except or finally block waits for them in vain: let the exception end the rank, "
-        "or catch it on all ranks."
+        f"of it, {waits} waits for them in vain. Let all ranks decide together where it is raised: all_reduce() a flag "
+        "(MAX), and raise on all of them if it is set. Or call no collective in an except or finally block."
     )
 
 
