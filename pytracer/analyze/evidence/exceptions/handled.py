@@ -43,12 +43,10 @@ class Handled(msgspec.Struct, frozen=True):
             tree = syntax_tree(self.view.process.snapshot, frame)
             nodes = own_nodes(scope_of(tree, frame.line)) if tree is not None and frame.line is not None else ()
             for item in (node for node in nodes if isinstance(node, ast.Try)):
-                if any(
-                    file == frame.file and line is not None and spans_body(item.body, line) for file, line in raised
-                ):
-                    found = _block_at(item, frame.line or 0)
-                    if found is not None:
-                        return f"the `{found[0]}` of {line_in(frame.file, found[1], frames[0].file)}"
+                came = any(file == frame.file and spans_body(item.body, line) for file, line in raised)
+                found = _block_at(item, frame.line or 0) if came else None
+                if found is not None:
+                    return f"the `{found[0]}` of {line_in(frame.file, found[1], frames[0].file)}"
         return None
 
     @property
