@@ -62,7 +62,10 @@ class CutHandle(Explanation):
         """See Explanation."""
         line = line_words(view)
         if self.returned is not None:
-            passed = " Wrap it in ctypes.c_void_p(...) there, or set argtypes: an int is passed in 32 bits, too."
+            passed = (
+                f" An int is passed in 32 bits, too: wrap the result in ctypes.c_void_p(...) where it is made, or set "
+                f"the argtypes of every function that takes `{self.name}`."
+            )
             return (
                 f"{self.returned.repair}: without it ctypes takes what the function returns for a C int, and keeps 32 "
                 f"bits of the address, {self.value}, which {line} passes.{'' if self.declared else passed}"
