@@ -169,9 +169,9 @@ class Chains:
         attributes = {id(part.value) for part in own_nodes(scope) if isinstance(part, ast.Attribute)}
         calls = {id(part.func): part for part in own_nodes(scope) if isinstance(part, ast.Call)}
         for part in ast.walk(scope):
-            if isinstance(part, ast.Name) and part.id == name and isinstance(part.ctx, ast.Load):
-                if id(part) not in attributes:
-                    yield calls.get(id(part), part)
+            is_name = isinstance(part, ast.Name) and part.id == name and isinstance(part.ctx, ast.Load)
+            if is_name and id(part) not in attributes:
+                yield calls.get(id(part), part)
 
     def _is_own(self, item: ProgramCall, function: _Function, owner: ast.ClassDef | None) -> bool | None:
         """Whether it calls that method; None where its object is not known, and others have such a method."""

@@ -63,7 +63,7 @@ class CutHandle(Explanation):
         line = line_words(view)
         if self.returned is not None:
             passed = (
-                f" An int is passed in 32 bits, too: wrap the result in ctypes.c_void_p(...) where it is made, or set "
+                " An int is passed in 32 bits, too: wrap the result in ctypes.c_void_p(...) where it is made, or set "
                 f"the argtypes of every function that takes `{self.name}`."
             )
             return (

@@ -134,7 +134,7 @@ def test_argtypes_are_asked_for_where_they_are_not_set(below: str, is_asked: boo
     """With them, ctypes passes what it kept in 64 bits."""
     numbers: dict[str, Any] = {"numbers": {"self.handle": 0x3CE3_0EA0}, "registers": {"rax": 0x3CE3_0EA0, "rcx": 8}}
     report = crashed(run, 0x3CE3_0EA8, HANDLE.format("lib.create(4)", below), **numbers)
-    assert ("or set argtypes" in advice(report)) == is_asked
+    assert ("or set the argtypes" in advice(report)) == is_asked
 
 
 @pytest.mark.parametrize(
@@ -246,4 +246,4 @@ def test_argtypes_are_asked_for_only_where_no_line_sets_them(declared: bool, run
     below = "\nlib.sample.argtypes = [ctypes.c_void_p]" if declared else "\nlib.other.argtypes = [ctypes.c_void_p]"
     numbers: dict[str, Any] = {"numbers": {"self.handle": value}, "registers": {"rax": value, "rcx": 8}}
     report = crashed(run, value + 8, HANDLE.format("lib.create(4)", below), **numbers)
-    assert ("or set argtypes" not in advice(report)) == declared
+    assert ("or set the argtypes" not in advice(report)) == declared
