@@ -126,7 +126,7 @@ def _answer(view: ProcessView, call: Collective) -> LineWords | None:
 def _answers(
     item: ast.Call, op: str, files: Mapping[str, ast.Module], frame: PythonFrame
 ) -> list[tuple[str | None, ast.Call]]:
-    """A call that is the other half of an operation, or those in the program's function that it calls; with the file."""
+    """A call that is the other half of one, or those of the program's function that it calls; with the file."""
     if called_name(item) in _ANSWERS[op]:
         return [(frame.file, item)]
     called = called_function(files, files[frame.file or ""], item)

@@ -5,9 +5,9 @@ named different tags, or sizes. When ranks wait for each other in a circle, the 
 for a message of itself.
 
 Why it happens: one side makes one message more, sides disagree on tags, or all ranks first receive (or first send), so
-that none answers: then the headline names the line of each, and the line of the other half that it has not reached,
-where the source shows that behind it. In a circle with a collective, one rank left that out: it stands in a loop over what each rank fills
-for itself, which is empty there.
+that none answers: then the headline names the line of each, and that of the other half which it has not reached, where
+the source shows it behind that line. In a circle with a collective, one rank left that out: it stands in a loop over
+what each rank fills for itself, which is empty there.
 
 What to do: make every send have its receive, in the same order and with the same tag. In a ring, let some ranks send
 first, or start both with batch_isend_irecv().
