@@ -149,9 +149,10 @@ def _sources(parts: ast.expr, spot: Spot) -> Iterator[ast.expr]:
             yield parts.generators[0].iter
     elif isinstance(parts, ast.Name):
         bound = [value for line, value in lines_that_bind(spot.scope, parts.id) if line < spot.line]
-        if len(bound) == 1 and isinstance(bound[0], (ast.ListComp, ast.Call)):
-            yield from _sources(bound[0], spot)
-        elif len(bound) == 1 and isinstance(bound[0], ast.List) and not bound[0].elts:
+        made = bound[0] if len(bound) == 1 else None
+        if isinstance(made, (ast.ListComp, ast.Call)) and parts.id not in names_of(made):  # not of itself
+            yield from _sources(made, spot)
+        elif isinstance(made, ast.List) and not made.elts:
             yield from _filled(parts.id, spot)
     else:
         yield parts

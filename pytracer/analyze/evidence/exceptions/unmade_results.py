@@ -132,12 +132,17 @@ def _constructor(files: Mapping[str, ast.Module], failed: NotLoaded) -> tuple[st
     if name is None or not is_error_class(files, name):
         return None
     made = error_constructor(files, name)
-    if made is None or made.owner != name:
+    if made is None or made.owner != name or _gives_all(made):
         return None
     missing = _MISSING.search(failed.message)
     if missing is None or made.passed is None:
         return name, made
     return (name, made) if len(made.takes) - len(made.by_name) - len(made.passed) == int(missing[1]) else None
+
+
+def _gives_all(made: ErrorConstructor) -> bool:
+    """Whether the base gets just what the constructor takes: then it fails for another reason."""
+    return made.passed is not None and [ast.unparse(item) for item in made.passed] == made.takes
 
 
 def _at_line(files: Mapping[str, ast.Module], failed: NotLoaded) -> str | None:

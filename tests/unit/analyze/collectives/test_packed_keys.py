@@ -122,10 +122,16 @@ def test_dict_that_is_filled_by_the_caller_too(run: Path) -> None:
             SIZES,
         ),  # both ways set them
         (UPDATED.replace("terms.values())", "terms.values())[:n]"), SIZES),  # some of them only
+        (
+            UPDATED.replace("list(terms.values())", "parts").replace(
+                "    values", "    parts = list(parts)\n    values"
+            ),
+            SIZES,
+        ),
         (UPDATED.replace("    values =", "    terms.pop('a')\n    values ="), SIZES),
         (UPDATED.replace('{"a": one(batch), "b": two(batch)}', "first(batch)"), SIZES),  # not known
     ],
-    ids=["more", "fewer", "lengths", "always", "both", "some", "pop", "unknown"],
+    ids=["more", "fewer", "lengths", "always", "both", "some", "itself", "pop", "unknown"],
 )
 def test_other_sizes_are_not_laid_to_the_keys(source: str, sizes: tuple[Sizes, Sizes], run: Path) -> None:
     """The look-alikes: the branch does not make these numbers, or all ranks have all keys."""

@@ -121,8 +121,9 @@ OWN_WAY = (
             PROGRAM,
             MISSING.replace("2 required", "1 required").replace("'row' and ", ""),
         ),  # its pickle has another number
+        (PROGRAM.replace('f"{path}:{row}: {why}"', "path, row, why"), MISSING),  # it is made again well
     ],
-    ids=["reduce", "two classes", "library", "no exception", "number"],
+    ids=["reduce", "two classes", "library", "no exception", "number", "all"],
 )
 def test_other_classes_are_not_explained_by_their_constructor(program: str, message: str, run: Path) -> None:
     """The look-alikes: the message stays as it is."""
