@@ -140,7 +140,7 @@ def _packed(slice_: Slice, node: ast.AST, spot: Spot) -> DictKeys | None:
     return None
 
 
-def _sources(parts: ast.expr, spot: Spot) -> Iterator[ast.expr]:
+def _sources(parts: ast.expr, spot: Spot, most: int = _MOST) -> Iterator[ast.expr]:
     """What the parts are taken of: of `[d[k] for k in names]`, of `list(d.values())`, of a list that a loop fills."""
     while isinstance(parts, ast.Call) and called_name(parts) in _LISTS and len(parts.args) == 1:
         parts = parts.args[0]
@@ -150,8 +150,8 @@ def _sources(parts: ast.expr, spot: Spot) -> Iterator[ast.expr]:
     elif isinstance(parts, ast.Name):
         bound = [value for line, value in lines_that_bind(spot.scope, parts.id) if line < spot.line]
         made = bound[0] if len(bound) == 1 else None
-        if isinstance(made, (ast.ListComp, ast.Call)) and parts.id not in names_of(made):  # not of itself
-            yield from _sources(made, spot)
+        if isinstance(made, (ast.ListComp, ast.Call)) and most:
+            yield from _sources(made, spot, most - 1)
         elif isinstance(made, ast.List) and not made.elts:
             yield from _filled(parts.id, spot)
     else:
