@@ -122,7 +122,7 @@ def exchange(view: ProcessView, call: Collective, other: ProcessView) -> Exchang
     theirs = _counterpart(view, call, other)
     if theirs is None:
         return None
-    mine, others = _way(view, call), _way(other, theirs)
+    mine, others = led_way(view, call), led_way(other, theirs)
     for at, here in enumerate(mine):
         for beside, there in enumerate(others):
             tree = _shared(view, here, there)
@@ -154,7 +154,7 @@ def _counterpart(view: ProcessView, call: Collective, other: ProcessView) -> Col
     return next(item for item in reversed(met) if site_of(item) == first)
 
 
-def _way(view: ProcessView, call: Collective) -> list[PythonFrame]:
+def led_way(view: ProcessView, call: Collective) -> list[PythonFrame]:
     """The lines that led to a call, the outermost first; of an earlier one by the only calls of its functions."""
     found, snapshot = [*way_to(view, call)], view.process.snapshot
     for _ in range(_HOPS if len(found) == 1 else 0):

@@ -9,6 +9,7 @@ import msgspec
 
 from pytracer.analyze.collectives.ways import Side, quoted
 from pytracer.analyze.evidence.failing.expressions import source
+from pytracer.analyze.evidence.slicing.dict_keys import MAKES, copied_dict, dict_of
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.loops import Loop, deciding_ifs
@@ -17,11 +18,8 @@ from pytracer.analyze.evidence.syntax.scopes import own_nodes
 from pytracer.analyze.naming import line_in
 from pytracer.report.job import PythonFrame
 
-_VIEWS = ("items", "keys", "values")
-_COPIES = ("sorted", "list", "tuple")
 _MOST = 3  # dicts
 _ADDED = "added"
-_MAKES = ("dict", "defaultdict", "OrderedDict")
 
 
 class FilledKeys(msgspec.Struct, frozen=True):
@@ -39,7 +37,7 @@ class FilledKeys(msgspec.Struct, frozen=True):
 
 def filled_keys(side: Side, loop: Loop) -> FilledKeys | None:
     """Of a loop of the innermost function; None where it does not go through a dict."""
-    given = _given(loop.iter) if isinstance(loop, (ast.For, ast.AsyncFor)) else None
+    given = dict_of(loop.iter) if isinstance(loop, (ast.For, ast.AsyncFor)) else None
     slice_ = Slice(side.view.process.snapshot, side.way[::-1])
     spot = slice_.spot(0)
     name = variable(given[0]) if given is not None else None
@@ -47,10 +45,10 @@ def filled_keys(side: Side, loop: Loop) -> FilledKeys | None:
         return None
     made = slice_.made(given[0], spot, calls=True)
     levels = [made]
-    while (whole := _with_its_keys(levels[-1].node)) is not None and len(levels) < _MOST:
+    while (whole := copied_dict(levels[-1].node)) is not None and len(levels) < _MOST:
         levels.append(slice_.made(whole, levels[-1].spot, calls=True))
     made = levels[-1]
-    is_dict = isinstance(made.node, ast.Dict) or (isinstance(made.node, ast.Call) and called_name(made.node) in _MAKES)
+    is_dict = isinstance(made.node, ast.Dict) or (isinstance(made.node, ast.Call) and called_name(made.node) in MAKES)
     if not is_dict:
         return FilledKeys(name, None) if given[1] else None
     found = [(item.spot, *part) for item in levels for part in _conditional(item.spot.tree, item.spot.scope, item.node)]
@@ -61,31 +59,6 @@ def filled_keys(side: Side, loop: Loop) -> FilledKeys | None:
     head = quoted(side.view.process.snapshot, PythonFrame(file=file, line=decides), decides)
     at = line_in(file, decides, side.way[-1].file)
     return FilledKeys(name, f"`{key}` is {does} only below {head} ({at})" if head is not None else None, does == _ADDED)
-
-
-def _given(head: ast.expr) -> tuple[ast.expr, bool] | None:
-    """What `metrics.items()`, `sorted(metrics)` go through, and whether the call shows that it is a dict."""
-    if isinstance(head, ast.Call) and called_name(head) in _COPIES and len(head.args) == 1:
-        return _given(head.args[0])
-    if isinstance(head, ast.Call) and isinstance(head.func, ast.Attribute) and head.func.attr in _VIEWS:
-        return head.func.value, True
-    return (head, False) if variable(head) is not None else None
-
-
-def _with_its_keys(made: ast.AST) -> ast.expr | None:
-    """The dict of `{k: v.mean() for k, v in losses.items()}`, or of the same inside of `dict()`: all of its keys."""
-    if isinstance(made, ast.Call) and called_name(made) in _MAKES and len(made.args) == 1 and not made.keywords:
-        made = made.args[0]
-        pair = made.elt if isinstance(made, (ast.GeneratorExp, ast.ListComp)) else None
-        key = pair.elts[0] if isinstance(pair, ast.Tuple) and pair.elts else None
-    else:
-        key = made.key if isinstance(made, ast.DictComp) else None
-    if not isinstance(made, (ast.DictComp, ast.GeneratorExp, ast.ListComp)) or len(made.generators) != 1:
-        return None
-    part, name = made.generators[0], variable(key) if key is not None else None
-    target = part.target.elts[0] if isinstance(part.target, ast.Tuple) else part.target
-    given = _given(part.iter)
-    return given[0] if name is not None and variable(target) == name and not part.ifs and given is not None else None
 
 
 def _conditional(tree: ast.Module, scope: ast.AST, made: ast.AST) -> Iterator[tuple[str, str, int]]:

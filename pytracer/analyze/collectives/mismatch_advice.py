@@ -20,6 +20,7 @@ from pytracer.analyze.collectives.matching import GroupMatch, Mismatch
 from pytracer.analyze.collectives.mismatch_sides import Sides, from_other_lines, two_sides
 from pytracer.analyze.collectives.own_lines import calls_itself, calls_of_line
 from pytracer.analyze.collectives.packed_gradients import Packing, packing_of
+from pytracer.analyze.collectives.packed_keys import packed_keys
 from pytracer.analyze.collectives.padded_rows import padded_rows
 from pytracer.analyze.collectives.rank_branches import below_forward
 from pytracer.analyze.collectives.rank_value_words import differing_advice
@@ -207,6 +208,9 @@ def _of_size(job: JobView, match: GroupMatch, found: Mismatch) -> Explained | No
     without = left_out_in_line(*_with_ways(sides))
     if without is not None:
         return Explained(without.advice, without.subject, names_who=without.subject is not None)
+    keyed = packed_keys(*sides)
+    if keyed is not None:
+        return Explained(keyed.advice, keyed.subject, places=keyed.places, uneven=True)
     number = found.sequence_nr
     names = [
         name

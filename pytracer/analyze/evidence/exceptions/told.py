@@ -22,7 +22,8 @@ from pytracer.analyze.evidence.exceptions.rpc_peers import rpc_peer
 from pytracer.analyze.evidence.exceptions.shared_offsets import shared_offset
 from pytracer.analyze.evidence.exceptions.spent_senders import spent_sender
 from pytracer.analyze.evidence.exceptions.store_servers import store_server
-from pytracer.analyze.evidence.exceptions.unmade import not_loaded, unmade_error
+from pytracer.analyze.evidence.exceptions.unmade import not_loaded
+from pytracer.analyze.evidence.exceptions.unmade_results import unmade_object
 from pytracer.analyze.evidence.exceptions.unmet_paths import unmet_path
 from pytracer.analyze.evidence.failing.explained import Explanation, explained, involved
 from pytracer.analyze.evidence.limits.words import limit_reason
@@ -160,7 +161,7 @@ def explanation_of(job: JobView, told: Told) -> Explanation:
         spent = spent_sender(job, view)
         if spent is not None:
             return Explanation(spent.advice, spent.subject, of_limit=True, line=spent.line, evidence=spent.evidence)
-        lost = unmade_error(job, view) or not_loaded(view) if broken_by_loading(own) else None
+        lost = unmade_object(job, view) or not_loaded(view) if broken_by_loading(own) else None
         if lost is not None:
             return Explanation(lost.advice, lost.subject, behind=Behind.of([], lost))
         gone = ended_sender(job, view)

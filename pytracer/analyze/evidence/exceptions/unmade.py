@@ -31,7 +31,7 @@ from pytracer.report.job import Evidence, ExceptionReport, PythonFrame
 _RECEIVES = re.compile(r"/multiprocess(?:ing)?/connection\.py$")
 _POOL = re.compile(r"/multiprocess(?:ing)?/pool\.py$")
 _NAMES = re.compile(r"'(\w+)'")
-_NOBODY = "no worker had died before, and the pool ended them itself"
+NO_WORKER = "no worker had died before, and the pool ended them itself"
 
 
 class NotLoaded(msgspec.Struct, frozen=True):
@@ -49,7 +49,7 @@ class NotLoaded(msgspec.Struct, frozen=True):
     @property
     def subject(self) -> str:
         """Of a pool that was called broken by that."""
-        return f"{_NOBODY}: its thread that takes results could not load what one had sent ({self.words})"
+        return f"{NO_WORKER}: its thread that takes results could not load what one had sent ({self.words})"
 
     @property
     def advice(self) -> str:
@@ -102,7 +102,7 @@ class UnmadeError(msgspec.Struct, frozen=True):
     @property
     def subject(self) -> str:
         """Of a pool that was called broken by that: `no worker had died before: ...`."""
-        return f"{_NOBODY}: its thread that takes results could not load one ({self.failed.words}), as {self.words}"
+        return f"{NO_WORKER}: its thread that takes results could not load one ({self.failed.words}), as {self.words}"
 
     @property
     def evidence(self) -> Evidence:

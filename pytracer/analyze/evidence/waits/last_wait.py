@@ -8,7 +8,7 @@ from pytracer.analyze.deaths.ending import asked_to_end
 from pytracer.analyze.evidence.ends.signal_senders import from_time_limit
 from pytracer.analyze.evidence.exceptions.handled import handled_at_end
 from pytracer.analyze.evidence.exceptions.loaders import loading_workers, waits_for_loader
-from pytracer.analyze.evidence.exceptions.unmade import unmade_error
+from pytracer.analyze.evidence.exceptions.unmade_results import unmade_object
 from pytracer.analyze.evidence.waits.ended_fillers import ended_filler
 from pytracer.analyze.evidence.waits.ended_threads import lost_results, no_other_could, thread_behind
 from pytracer.analyze.evidence.waits.exited_workers import exited_workers
@@ -97,7 +97,7 @@ def last_wait(job: JobView, ended: ProcessView) -> tuple[ProcessView, Stood] | N
         untaken=untaken,
         unread_by=unread,
         started=_started(job, view, wait) if wait.kind == "forked-notice" else None,
-        unmade=unmade_error(job, view) if lost_results(view, wait) else None,
+        unmade=unmade_object(job, view) if lost_results(view, wait) else None,
         filler=ended_filler(view, wait),
         unread_end=unread_at_exit(job, view, wait),
         exited=exited_workers(job, view, wait),

@@ -18,7 +18,7 @@ from pytracer.analyze.kin import children_of
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import JobView, ProcessView
 
-_GIVE = frozenset(
+GIVE = frozenset(
     {"apply", "apply_async", "map", "map_async", "imap", "imap_unordered", "starmap", "starmap_async"}
 )  # of Pool: the first argument is the function
 _LIMIT = "maxtasksperchild"
@@ -79,7 +79,7 @@ def ended_receiver(job: JobView, view: ProcessView, wait: ProcessWait) -> EndedR
     if tree is None:
         return EndedReceiver(len(ended))
     limits = [*_limits(tree)]
-    named = set(_tasks(tree))
+    named = set(tasks_given(tree))
     task = named.pop() if len(named) == 1 else None
     return EndedReceiver(
         len(ended), limits[0] if len(limits) == 1 else None, task, tuple(_returns(tree, task)) if task else ()
@@ -95,10 +95,10 @@ def _limits(tree: ast.Module) -> Iterator[tuple[int, str]]:
                     yield word.value.lineno, f"{_LIMIT}={shortened(ast.unparse(word.value), _LONGEST)}"
 
 
-def _tasks(tree: ast.Module) -> Iterator[str]:
+def tasks_given(tree: ast.Module) -> Iterator[str]:
     """The functions that the file gives to a pool, by name."""
     for item in ast.walk(tree):
-        if isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute) and item.func.attr in _GIVE:
+        if isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute) and item.func.attr in GIVE:
             first: Sequence[ast.expr] = item.args[:1]
             yield from (part.id for part in first if isinstance(part, ast.Name))
 

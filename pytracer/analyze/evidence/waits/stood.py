@@ -11,6 +11,7 @@ from pytracer.analyze.evidence.cuda.device_waits import DeviceWait
 from pytracer.analyze.evidence.exceptions.handled import Handled
 from pytracer.analyze.evidence.exceptions.loaders import loading_words
 from pytracer.analyze.evidence.exceptions.unmade import UnmadeError
+from pytracer.analyze.evidence.exceptions.unmade_results import UnmadeResult
 from pytracer.analyze.evidence.limits.slow_patterns import SlowPattern, pattern_at
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.waits.ended_fillers import EndedFiller
@@ -124,8 +125,8 @@ class Stood(msgspec.Struct, frozen=True):
 
     started: ParentThread | LibraryThread | None = None
     """What a forked child waited for, and its parent had started."""
-    unmade: UnmadeError | None = None
-    """The exception of a pool's task that ended the thread which takes results."""
+    unmade: UnmadeError | UnmadeResult | None = None
+    """The exception that a pool's task raised or returned, and that ended the thread which takes results."""
 
     filler: EndedFiller | None = None
     """The thread that should have filled the queue of its process."""

@@ -16,6 +16,9 @@ counts. Or it asks for a number, a loss, that each rank takes out of a tensor of
 Gradients are packed into one tensor, and those that are None on a rank are left out: the line that packs them is
 named, and the parameters, where their sizes account for the difference.
 
+The values of a dict are stacked, and a branch adds keys on some ranks only: it is named where the keys that it adds are
+as many as the difference, with the branch behind it where it asks for a key of another dict.
+
 What each rank has collected (`torch.cat(self.scores)`) is gathered, and no rank is wrong: the line that joins it is
 named, and the one that takes the rank's own size for that of all.
 

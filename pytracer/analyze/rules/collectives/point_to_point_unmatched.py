@@ -5,8 +5,9 @@ named different tags, or sizes. When ranks wait for each other in a circle, the 
 for a message of itself.
 
 Why it happens: one side makes one message more, sides disagree on tags, or all ranks first receive (or first send), so
-that none answers. In a circle with a collective, one rank left that out: it stands in a loop over what each rank fills
-for itself, which is empty there.
+that none answers: then the headline names the line of each, and that of the other half which it has not reached, where
+the source shows it behind that line. In a circle with a collective, one rank left that out: it stands in a loop over
+what each rank fills for itself, which is empty there.
 
 What to do: make every send have its receive, in the same order and with the same tag. In a ring, let some ranks send
 first, or start both with batch_isend_irecv().
@@ -36,6 +37,7 @@ from pytracer.analyze.collectives.messages import (
     unanswered_advice,
 )
 from pytracer.analyze.collectives.polled_works import polling
+from pytracer.analyze.collectives.same_way import SameWay, same_way
 from pytracer.analyze.collectives.wait_graph import Unequal, Wait
 from pytracer.analyze.collectives.ways import Side, way_to
 from pytracer.analyze.deaths.attribution import symptom_evidence, views_of, waited_ns
@@ -170,6 +172,11 @@ def _describe_circle(job: JobView, found: _Circle) -> Description:
             "Copy the tensor where the peer is the rank itself, or start both sides with batch_isend_irecv(), which "
             "NCCL allows; or use at least two ranks along that way.",
         )
+    alike = _same_way(job, found)
+    if alike is not None:
+        return Description(
+            f"{alike.subject}.", symptom_evidence(job), _circle_advice(job, found), behind=Behind(lines=alike.places)
+        )
     way = " -> ".join(str(rank) for rank in (*cycle[:8], *(("...",) if len(cycle) > 8 else ()), cycle[0]))
     said = "; ".join(_with_count(wait) for wait in found.waits[:_LISTED])
     empty = _empty(job, found)
@@ -194,6 +201,13 @@ def _sides(job: JobView, found: _Circle) -> tuple[Side, Side] | None:
 def _empty(job: JobView, found: _Circle) -> EmptyLoop | None:
     sides = _sides(job, found)
     return empty_loop(*sides) if sides is not None else None
+
+
+def _same_way(job: JobView, found: _Circle) -> SameWay | None:
+    """Unless one of them left out a message: then the numbers of messages are the reason."""
+    if unanswered_advice(job, found.waits) or never_sent_advice(found.waits):
+        return None
+    return same_way(job, found.cycle, found.waits)
 
 
 def _with_count(wait: Wait) -> str:

@@ -61,7 +61,7 @@ from pytracer.analyze.evidence.ends.signal_senders import (
 )
 from pytracer.analyze.evidence.ends.timers import TIMERS, timer_advice, timer_words, was_sent_by_timer
 from pytracer.analyze.evidence.ends.unexplained_faults import fault_words
-from pytracer.analyze.evidence.exceptions.unmade import unmade_error
+from pytracer.analyze.evidence.exceptions.unmade_results import unmade_object
 from pytracer.analyze.evidence.limits.ended import limit_of_signal
 from pytracer.analyze.evidence.phrases import (
     bucket_evidence,
@@ -205,7 +205,7 @@ class OtherDeath:
             wait = wait_of(view)
             thread = thread_behind(view, wait) if wait is not None else None
             evidence += ended_thread_evidence(view)
-            unmade = unmade_error(job, view) if wait is not None and lost_results(view, wait) else None
+            unmade = unmade_object(job, view) if wait is not None and lost_results(view, wait) else None
             if thread is not None:
                 says = f"{says}; {unmade.ended(thread) if unmade is not None else thread.words}"
                 advice = f"{unmade.advice if unmade is not None else thread.advice} {advice}"

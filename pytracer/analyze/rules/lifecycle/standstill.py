@@ -36,8 +36,9 @@ torch.multiprocessing.spawn is interrupted, and ends with status 0, when the thr
 pipe gets no EOFError while its own process keeps the sender's end open, and two ends that both call recv() wait for
 each other. An OSError ends a pool's thread that receives results, such as of a tensor whose worker has ended; another
 error there ends it with a traceback, such as of a task's exception whose class cannot be called with its `args` alone:
-what was raised, and its constructor, are named then. A task of a multiprocessing pool is lost when its worker ends by
-sys.exit(), os._exit() or a signal; so is what a worker should have put into a queue that its parent asks.
+what was raised, or which task returned it, and its constructor are named then. A task of a multiprocessing pool is lost
+when its worker ends by sys.exit(), os._exit() or a signal; so is what a worker should have put into a queue that its
+parent asks.
 
 What to do: OpenMP: start children by spawn or forkserver, or call torch.set_num_threads(1) before the first operator
 of the parent. Locks: take them in one order. Queues: pass a timeout to get(), and look at who should have filled it.
@@ -64,6 +65,7 @@ from pytracer.analyze.deaths.order import is_interrupt
 from pytracer.analyze.evidence.ends.sent_signals import deadly_signal
 from pytracer.analyze.evidence.ends.signal_senders import from_time_limit
 from pytracer.analyze.evidence.exceptions.unmade import UnmadeError
+from pytracer.analyze.evidence.exceptions.unmade_results import UnmadeResult
 from pytracer.analyze.evidence.waits.ended_fillers import EndedFiller
 from pytracer.analyze.evidence.waits.ended_threads import (
     ended_thread_evidence,
@@ -255,7 +257,15 @@ def _line(pool: ForkedPool | None, found: Stood) -> PythonFrame | None:
 
 
 def _behind(
-    found: ForkedPool | UnmadeError | ParentThread | LibraryThread | EndedFiller | LostSpawner | UnreadAtExit | None,
+    found: ForkedPool
+    | UnmadeError
+    | UnmadeResult
+    | ParentThread
+    | LibraryThread
+    | EndedFiller
+    | LostSpawner
+    | UnreadAtExit
+    | None,
 ) -> Behind | None:
     if isinstance(found, EndedFiller):
         return msgspec.structs.replace(Behind.of([], found), elsewhere=found.elsewhere)

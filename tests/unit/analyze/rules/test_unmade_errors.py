@@ -111,7 +111,6 @@ def test_inherited_constructor_is_named_with_its_class(run: Path) -> None:
     ("message", "raised"),
     [
         ("Box.__new__() missing 1 required positional argument: 'b'", "RowError"),  # a result
-        (MISSING, "ValueError"),  # handed over well
         ("Other.__init__() missing 1 required positional argument: 'b'", "RowError"),
     ],
 )
@@ -121,6 +120,13 @@ def test_other_things_that_cannot_be_loaded_are_not_laid_to_the_exception(messag
     assert "had raised" not in summary(report)
     assert "could not load what a worker had sent" in advice(report)
     assert "killed" not in advice(report)
+
+
+def test_exception_that_was_handed_over_well_is_not_the_one_that_was_not(run: Path) -> None:
+    """The look-alike: the class that could not be made is of something else that a worker sent."""
+    report = job(run, raised="ValueError")
+    assert "had raised" not in summary(report)
+    assert "could not load what a worker had sent, a RowError: __init__() (line 2)" in summary(report)
 
 
 def broken(run: Path, cause: str | None) -> Report:
