@@ -59,7 +59,7 @@ def numbers_read(text: str, around: Function, place: int, name: str) -> ReadNumb
     """
     calls = [(match, _given(text, match)) for match in _READS.finditer(text, around.body, place)]
     found = [item for item in calls if any(_is_of(into, name) for into in _into(item[0]["by"], item[1]))]
-    if len(found) != 1:
+    if len(found) != 1 or _is_changed(text[around.body : place], name):
         return None
     match, given = found[0]
     stream = given[0] if match["by"] == "fscanf" else given[-1]
@@ -83,6 +83,12 @@ def writing_line(view: ProcessView, file: str) -> WritingLine | None:
         return None
     path, node = found[0]
     return WritingLine(place_of(view, path, node.lineno), shortened(ast.unparse(node), _QUOTED))
+
+
+def _is_changed(body: str, name: str) -> bool:
+    """Whether the function computes with what it read, or sets an element itself."""
+    own, changes = re.escape(name), r"(?:[-+*/%&|^]|<<|>>)"
+    return re.search(rf"(?<![\w.>]){own}\s*(?:\[[^\]]*\]\s*{changes}?|{changes})=(?!=)", body) is not None
 
 
 def _given(text: str, call: re.Match[str]) -> tuple[str, ...]:

@@ -37,9 +37,12 @@ _USES = re.compile(
     r"(?<![\w.>])(?P<name>[A-Za-z_]\w*)\s*(?:\[|->)|(?<![\w)\]])\s*\*\s*(?P<pointed>[A-Za-z_]\w*)\b(?!\s*[,;=]\s*\*)"
 )
 _FILLS = re.compile(r"\bmem(?:set|cpy|move)\s*\(\s*(?P<name>[A-Za-z_]\w*)\s*,")
-_WRITES = r"(?<![\w.>]){}\s*(?:\[(?:[^\[\]]|\[[^\[\]]*\])*\]|->\s*\w+)\s*(?:[-+*/|&^]?=(?!=)|\+\+|--)|\*\s*{}\s*=(?!=)"
+_ELEMENT = r"(?:\s*(?:\[(?:[^\[\]]|\[[^\[\]]*\])*\]|(?:->|\.)\s*\w+))+"
+_WRITES = rf"(?<![\w.>])@{_ELEMENT}\s*(?:[-+*/|&^]?=(?!=)|\+\+|--)|\*\s*@\s*=(?!=)"
+_CONDITION = re.compile(r"^\s*(?:\w+\s*:\s*)?(?:if|else|while|for|do|switch|case)\b|^[^(]*\)|[?]")
 _MAKERS = ("malloc", "calloc", "realloc", "aligned_alloc")
 _QUOTED, _MOST_ROUNDS = 40, 8
+_MOST_ELEMENTS = 1 << 40
 
 
 class EmptyArgument(msgspec.Struct, frozen=True):
@@ -64,12 +67,15 @@ class UncheckedAllocation(msgspec.Struct, frozen=True):
     function: str
     line: str
     empty: tuple[EmptyArgument, ...] = ()
+    numbers: tuple[str, ...] = ()  # what is passed, that is no size: `` `count` = -5 ``
 
     @property
     def summary(self) -> str:
         """Behind the headline."""
         size = f"`{shortened(self.made.count, _QUOTED)}` {self._elements}"
         told = f"`{self.made.name}`, which {self.made_at} makes by {self.made.by}() for {size}, is not checked"
+        if not self.empty and self.numbers:
+            return f"{told}; {self.line} passes {list_words(self.numbers)}"
         if not self.empty:
             return told
         words = list_words([item.words for item in self.empty])
@@ -124,15 +130,17 @@ def unchecked_allocation(view: ProcessView) -> UncheckedAllocation | None:
     made = made_memory(text, names[0], place) if around is not None and len(names) == 1 else None
     if made is None or around is None or not around.body < made.at < place or made.by not in _MAKERS:
         return None
-    if _is_asked(text[made.end : end if inner else place], made.name):
+    if _is_asked(text[made.end : end if inner else place], made.name) or not _is_always(text, made, place):
         return None
+    given = _Given(view, around, text[around.body : made.end], made)
     return UncheckedAllocation(
         made,
         LineWords(f"{short_file(file)}:{made.line}", file, made.line),
         LineWords(f"{short_file(file)}:{number}", file, number),
         around.name,
         line_words(view),
-        tuple(_empty(view, around, text[around.body : made.end], made)),
+        tuple(_empty(view, given)),
+        tuple(given.numbers()),
     )
 
 
@@ -144,8 +152,18 @@ def _used(view: ProcessView, running: str, *, inner: bool) -> list[str]:
         return list(dict.fromkeys(match["name"] for match in _FILLS.finditer(body)))
     found = dict.fromkeys(match["name"] or match["pointed"] for match in _USES.finditer(body))
     if view.fault is not None and view.fault.access == "write":
-        return [item for item in found if re.search(_WRITES.replace("{}", re.escape(item)), body)]
+        return [item for item in found if re.search(_WRITES.replace("@", re.escape(item)), body)]
     return list(found)
+
+
+def _is_always(text: str, made: MadeMemory, place: int) -> bool:
+    """Whether nothing decides if the allocation runs, nor does that decide: it stands alone in a block around a place."""
+    before = re.split(r"[;{}]", text[: made.at])[-1]
+    depth = lowest = 0
+    for letter in text[made.end : place]:
+        depth += (letter == "{") - (letter == "}")
+        lowest = min(lowest, depth)
+    return lowest == 0 and _CONDITION.search(before) is None
 
 
 def _is_asked(between: str, name: str) -> bool:
@@ -158,24 +176,41 @@ def _is_asked(between: str, name: str) -> bool:
 # ---- what is empty
 
 
-def _empty(view: ProcessView, around: Function, body: str, made: MadeMemory) -> Iterator[EmptyArgument]:
+class _Given:
+    """What the line passes for the parameters that a size is computed from."""
+
+    def __init__(self, view: ProcessView, around: Function, body: str, made: MadeMemory) -> None:
+        arrays, names = PassedArrays(view), tuple(map(declared_name, around.parameters))
+        self._arrays, self._reached = arrays, _computed_from(body, made.count)
+        direct = [is_own_frame(item) for item in own_frames(view)].count(True) == 1
+        given = [(item, arrays.argument(around.name, names, at)) for at, item in enumerate(names) if direct]
+        self._known = [(parameter, found) for parameter, found in given if found is not None]
+
+    def variables(self) -> Iterator[str]:
+        """Of the arguments, each once."""
+        found = (_variables(node) for parameter, (node, _) in self._known if parameter in self._reached)
+        yield from dict.fromkeys(name for names in found for name in names)
+
+    def count_of(self, name: str) -> str | None:
+        """The parameter that is passed the length of an array."""
+        return next((parameter for parameter, (node, _) in self._known if _is_length(node, name)), None)
+
+    def numbers(self) -> Iterator[str]:
+        """Those that are below 0, or that no array of this process has as many elements."""
+        for parameter, (node, spot) in self._known:
+            value = self._arrays.number(node, spot) if parameter in self._reached else None
+            if value is not None and not 0 <= value < _MOST_ELEMENTS:
+                text = ast.unparse(node)
+                yield f"`{text}`" if text == str(value) else f"`{text}` = {value}"
+
+
+def _empty(view: ProcessView, given: _Given) -> Iterator[EmptyArgument]:
     """Arrays without elements that the line passes, directly or as their length, for what the size is computed from."""
-    if [is_own_frame(item) for item in own_frames(view)].count(True) != 1:
-        return  # called by another function of the program's own, which has what Python passed
-    parameters = tuple(map(declared_name, around.parameters))
-    reached, arrays, met = _computed_from(body, made.count), PassedArrays(view), set[str]()
-    given = [(item, arrays.argument(around.name, parameters, place)) for place, item in enumerate(parameters)]
-    known = [(parameter, found[0]) for parameter, found in given if found is not None]
-    for parameter, node in known:
-        for name in _variables(node) if parameter in reached else ():
-            array = held_array(view, name)
-            if array is None or 0 not in array.shape or name in met:
-                continue
-            met.add(name)
-            count = next((item for item, one in known if _is_length(one, name)), None)
-            words = array_words(array).rpartition("]")[0] + "]"
-            rows = kept_rows(view, name)
-            yield EmptyArgument(name, words, count, rows, _goes_on(view, rows))
+    for name in given.variables():
+        array = held_array(view, name)
+        if array is not None and 0 in array.shape:
+            words, rows = array_words(array).rpartition("]")[0] + "]", kept_rows(view, name)
+            yield EmptyArgument(name, words, given.count_of(name), rows, _goes_on(view, rows))
 
 
 def _computed_from(body: str, count: str) -> set[str]:

@@ -124,6 +124,13 @@ def test_arrays_that_are_not_the_reason_are_left_out(how: dict[str, Any], tmp_pa
     assert "returned null for it" in found.advice and found.advice.startswith("Check how `")
 
 
+@pytest.mark.parametrize(("step", "told"), [("-1", "; line 7 passes `-1`"), ("4", "is not checked")])
+def test_number_that_is_no_size_is_named(step: str, told: str, tmp_path: Path) -> None:
+    view = view_of(tmp_path, rows=5, given=GIVEN.replace("0.5", step))
+    found = unchecked_allocation(view)
+    assert found is not None and found.summary.endswith(told)
+
+
 @pytest.mark.parametrize(
     "how",
     [
@@ -132,6 +139,7 @@ def test_arrays_that_are_not_the_reason_are_left_out(how: dict[str, Any], tmp_pa
         {"use": "memset(first, -1, wide * sizeof(int));", "inner": "__memset_avx2_unaligned_erms"},
         {"use": "int start = first[0];", "access": "read"},
         {"use": "*first = 1;"},
+        {"use": "first[0].next = 1;"},
     ],
 )
 def test_each_use_and_each_way_to_make_it_is_known(how: dict[str, Any], tmp_path: Path) -> None:
@@ -155,6 +163,10 @@ def test_each_use_and_each_way_to_make_it_is_known(how: dict[str, Any], tmp_path
         {"allocation": "int *first = new int[wide];"},  # throws
         {"allocation": "int *first = pool_get(wide);"},
         {"base": 0x1000},
+        {"allocation": "int *first = NULL; if (n > 9) first = malloc(wide * sizeof(int));"},  # null without malloc()
+        {"allocation": "int *first = NULL; if (n > 9) { first = malloc(wide * sizeof(int)); }"},
+        {"allocation": "int *first; if (!(first = malloc(wide * sizeof(int)))) wide = 0;"},
+        {"allocation": f"{ALLOCATION} free(first); first = NULL;"},
     ],
 )
 def test_pointer_that_is_checked_or_may_be_another_is_not_named(how: dict[str, Any], tmp_path: Path) -> None:

@@ -240,6 +240,11 @@ def test_writing_line_is_the_only_one_that_writes_such_a_file(write: str, known:
     assert known or found.advice(5).startswith("Check the numbers in `edges.txt` that graph.c:11 reads: 5 is one")
 
 
+def test_number_that_was_changed_behind_the_file_is_not_said_to_be_from_it(tmp_path: Path) -> None:
+    found = own_index(view_of(tmp_path, check="from[i] -= 1;"))
+    assert found is not None and found.read_at is None
+
+
 def test_function_that_compares_the_index_is_not_said_to_check_nothing(tmp_path: Path) -> None:
     found = own_index(view_of(tmp_path, check="if (from[i] > nodes) return -1;"))
     assert found is not None and "nothing checks" not in found.advice(5)
