@@ -157,7 +157,7 @@ def _used(view: ProcessView, running: str, *, inner: bool) -> list[str]:
 
 
 def _is_always(text: str, made: MadeMemory, place: int) -> bool:
-    """Whether nothing decides if the allocation runs, nor does that decide: it stands alone in a block around a place."""
+    """Whether the allocation depends on no test, and a place is reached through it only: in a block around that."""
     before = re.split(r"[;{}]", text[: made.at])[-1]
     depth = lowest = 0
     for letter in text[made.end : place]:
