@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Sequence
+from typing import TypeGuard
 
 import msgspec
 
@@ -20,7 +21,7 @@ from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.names import variable
-from pytracer.analyze.evidence.syntax.scopes import own_nodes
+from pytracer.analyze.evidence.syntax.scopes import own_nodes, spans
 from pytracer.analyze.naming import LineWords
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Holder
@@ -31,6 +32,8 @@ _TESTS = re.compile(
 )
 _SELECTS = frozenset({"nonzero", "where", "argwhere", "flatnonzero"})
 _PASSES_ON = frozenset({"squeeze", "flatten", "view", "reshape", "to", "numpy", "cpu", "float", "long", "int", "clone"})
+_SAME_ROWS = frozenset({"ascontiguousarray", "asarray", "array", "asfortranarray", "from_numpy", "as_tensor"})
+_MODULES = frozenset({"np", "numpy", "torch"})
 _Rows = tuple[ast.expr, ast.expr]  # what is filtered, and by what
 
 
@@ -107,6 +110,47 @@ def filtered(view: ProcessView, items: Sequence[Holder], operands: NodeOperands 
     return Filtered(tuple(names), line, shortened(ast.unparse(condition), _QUOTED), made, name, batch, whole, operands)
 
 
+class KeptRows(msgspec.Struct, frozen=True):
+    """`line`, at `spot`, keeps the rows of an array with `condition`, which `made` makes, and there were none.
+
+    `in_loop`: whether a loop of the same function goes around it.
+    """
+
+    line: LineWords
+    condition: str
+    made: LineWords | None
+    function: str | None
+    in_loop: bool
+    spot: Spot
+
+    @property
+    def summary(self) -> str:
+        """`` line 9 in prepare() keeps only the rows with `known`, and there are none ``."""
+        of_made = f" ({self.made})" if self.made is not None else ""
+        inside = f" in {self.function}()" if self.function is not None else ""
+        return f"{self.line}{inside} keeps only the rows with `{self.condition}`{of_made}, and there are none"
+
+
+def kept_rows(view: ProcessView, name: str) -> KeptRows | None:
+    """Of an empty array or tensor of the program's innermost frame; None where no filter is known to have made it."""
+    back = Slice(view.process.snapshot, program_frames(view))
+    spot = back.spot(0)
+    found = _filter_of(back, ast.Name(name, ast.Load()), spot) if spot is not None and name.isidentifier() else None
+    if found is None or spot is None:
+        return None
+    rows, at, condition, _ = found
+    function = getattr(at.scope, "name", None) if at.scope is not spot.scope else None
+    loops = (item for item in own_nodes(at.scope) if isinstance(item, (ast.For, ast.While)))
+    return KeptRows(
+        place_of(view, at.file, rows.lineno),
+        shortened(ast.unparse(condition), _QUOTED),
+        _made(view, back, condition, at),
+        function,
+        any(spans(item, rows.lineno) for item in loops),
+        at,
+    )
+
+
 def _filter_of(back: Slice, node: ast.expr, spot: Spot) -> tuple[ast.expr, Spot, ast.expr, bool] | None:
     """The filtered expression, its place, the condition, and whether a DataLoader's function has it."""
     source = _source(back, node, spot)
@@ -120,11 +164,22 @@ def _filter_of(back: Slice, node: ast.expr, spot: Spot) -> tuple[ast.expr, Spot,
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _PASSES_ON:
             node = node.func.value
             continue
+        if _is_same_array(node):
+            node = node.args[0]
+            continue
         made = back.made(node, at, calls=True)
         if made.node is node or not isinstance(made.node, ast.expr):
             return None
         node, at = made.node, made.spot
     return None
+
+
+def _is_same_array(node: ast.expr) -> TypeGuard[ast.Call]:
+    """`np.ascontiguousarray(x)`, which has the rows that `x` has."""
+    if not isinstance(node, ast.Call) or called_name(node) not in _SAME_ROWS or not node.args:
+        return False
+    owner = node.func.value if isinstance(node.func, ast.Attribute) else None
+    return owner is None or variable(owner) in _MODULES
 
 
 def _source(back: Slice, node: ast.expr, spot: Spot) -> tuple[ast.expr, Spot, bool] | None:

@@ -22,13 +22,13 @@ _ONE = re.compile(
     rf"(?P<name>\w+)\s*(?:=\s*|\(\s*)(?:new\s*(?:\(\s*std::nothrow\s*\)\s*)?(?P<type>{_NUMBER})\s*(?:\((?P<count>[^;]*)\))?"
     rf"|std::make_(?:unique|shared)<\s*(?P<made>{_NUMBER})\s*>\s*\((?P<given>[^;]*)\))\s*\)?\s*;"
 )
-_BYTES = re.compile(
+BY_BYTES = re.compile(
     r"(?:\b(?P<type>[A-Za-z_][\w:]*)\s*\*\s*(?:const\s+|(?:__)?restrict(?:__)?\s+)?)?\b(?P<name>\w+)\s*=\s*"
     r"(?:\(\s*(?:const\s+)?(?P<cast>[\w: ]+?)\s*\*\s*\)\s*"
     r"|(?:static|reinterpret)_cast<\s*(?P<cpp>[\w: ]+?)\s*\*\s*>\s*\(\s*)?"
     r"(?:std::)?(?P<by>malloc|calloc|realloc|alloca|aligned_alloc)\s*(?=\()"
 )
-_ARRAY = re.compile(r"(?P<name>\w+)\s*(?:=|\()\s*new\s+(?P<type>[\w:]+(?:\s+\w+)?)\s*\[(?P<count>[^\]]+)\]")
+NEW_ARRAY = re.compile(r"(?P<name>\w+)\s*(?:=|\()\s*new\s+(?P<type>[\w:]+(?:\s+\w+)?)\s*\[(?P<count>[^\]]+)\]")
 _RESERVED = re.compile(r"\b(?P<name>\w+)\s*\.\s*reserve\s*\((?P<count>[^;]*)\)\s*;")
 _GROWS = "push_back|emplace_back|resize|assign|insert|swap|emplace"
 _ONE_BYTE = frozenset({"char", "unsigned char", "signed char", "int8_t", "uint8_t", "bool", "void", "byte"})
@@ -73,7 +73,7 @@ class _Body(msgspec.Struct, frozen=True):
 def short_allocations(source: str) -> Iterator[ShortAllocation]:
     """Of a source, each once."""
     plain = blanked(_HIDDEN, source)
-    for pattern, find in ((_ONE, _one), (_BYTES, _of_bytes), (_ARRAY, _of_array), (_RESERVED, _reserved)):
+    for pattern, find in ((_ONE, _one), (BY_BYTES, _of_bytes), (NEW_ARRAY, _of_array), (_RESERVED, _reserved)):
         for match in pattern.finditer(plain):
             body = _behind(plain, match)
             found = find(plain, match, body) if body is not None else None

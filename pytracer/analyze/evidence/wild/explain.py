@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from pytracer.analyze.evidence.native.jumps import Jump
 from pytracer.analyze.evidence.wild.address import may_be_indexed
+from pytracer.analyze.evidence.wild.based_index import based_index
 from pytracer.analyze.evidence.wild.below_null import below_null
 from pytracer.analyze.evidence.wild.called_number import called_number
 from pytracer.analyze.evidence.wild.closed_handle import closed_handle
@@ -65,6 +66,14 @@ def _wrong_index(view: ProcessView) -> Explanation | None:
     return unread_index(view) or small_argument(view) if may_be_indexed(view) else None
 
 
+def _far_index(view: ProcessView) -> Explanation | None:
+    """With the array and the index by the program's own source, where they are those of the failing instruction."""
+    far = far_index(view)
+    based = based_index(view) if far is not None and not far.is_converted else None
+    known = far is not None and based is not None and based.own is not None and based.value == far.value
+    return based if known else far
+
+
 def _overflow(view: ProcessView) -> Explanation | None:
     """Not where the address may also be reached by an index out of a storage that a register points at."""
     return int_overflow(view) if _wrong_index(view) is None else None
@@ -82,7 +91,7 @@ _FINDERS: tuple[Callable[[ProcessView], Explanation | None], ...] = (
     freed_argument,
     misread_elements,
     looked_up_index,
-    far_index,
+    _far_index,
     copied_row,
     _overflow,
     cut_handle,
@@ -91,4 +100,5 @@ _FINDERS: tuple[Callable[[ProcessView], Explanation | None], ...] = (
     overwritten_memory,
     sparse_index,
     _wrong_index,
+    based_index,
 )

@@ -6,7 +6,7 @@ The index is in a register; or it is the one that NaN becomes in 32 bits, which 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pytracer._text import list_words
 from pytracer.analyze.address_space.referrers import data_registers
@@ -19,6 +19,7 @@ from pytracer.analyze.evidence.operators.in_backward import backward, changed_ad
 from pytracer.analyze.evidence.operators.operator import OperatorTensor, find_operator, tensor_name, tensor_with
 from pytracer.analyze.evidence.own_code.index_arrays import index_arrays
 from pytracer.analyze.evidence.own_code.lookups import reads_index
+from pytracer.analyze.evidence.own_code.own_index import OwnIndex
 from pytracer.analyze.evidence.wild.explanation import Explanation
 from pytracer.analyze.platform.instruction import signed
 from pytracer.analyze.view import ProcessView
@@ -34,7 +35,7 @@ _LEAST_KNOWN = 1 << 16  # of a number that is the smallest or largest one of the
 class FarIndex(Explanation):
     """The address is what `pointer` held + `scale` * `value`, which `index` held; `stack`: of this thread's stack.
 
-    `index` is None where only the sum is left.
+    `index` is None where only the sum is left. `own`: the array and the index by the program's own source.
     """
 
     verdict_class = "out-of-bounds"
@@ -43,6 +44,16 @@ class FarIndex(Explanation):
     value: int
     scale: int
     stack: bool
+    own: OwnIndex | None = None
+
+    @property
+    def is_converted(self) -> bool:
+        """Whether it is the number that NaN becomes."""
+        return self.value in _INDEFINITE
+
+    def with_source(self, own: OwnIndex | None) -> FarIndex:
+        """With what the source says."""
+        return replace(self, own=own)
 
     def confidence(self, view: ProcessView) -> Confidence:
         """See Explanation."""
@@ -50,6 +61,8 @@ class FarIndex(Explanation):
 
     def clause(self, view: ProcessView) -> str:
         """See Explanation."""
+        if self.own is not None:
+            return f": {self.own.summary(self.value)}"
         where = "on its stack" if self.stack else "in its memory"
         index, saved = _tensor(view, self.value), backward(view)
         of = f" of {tensor_name(index)}" if index is not None else ""
@@ -91,6 +104,8 @@ class FarIndex(Explanation):
 
     def advice(self, view: ProcessView) -> str:
         """See Explanation."""
+        if self.own is not None:
+            return self.own.advice(self.value)
         index, saved, line = _tensor(view, self.value), backward(view), line_words(view)
         own = self._taken(view) if index is None else None
         if own is not None:

@@ -85,6 +85,12 @@ def arguments_clause(view: ProcessView) -> str:
     return f": {number.summary(view)}" if number is not None else unfit
 
 
+def is_suspicious(view: ProcessView) -> bool:
+    """Whether something that the line passes, or what the pointer holds, would explain the address without an index."""
+    told = arguments_clause(view) or _by_operands(view) or _by_arguments(view) or _by_content(view)
+    return bool(told) or dropped_handle(view) is not None
+
+
 def _unheld(view: ProcessView) -> UnheldMemories | None:
     """Where C that ctypes or cffi called used the pointer, or the interpreter did, whose objects are written over."""
     of_others = own_function(view) is not None or find_operator(view) is not None

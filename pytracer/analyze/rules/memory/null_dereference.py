@@ -21,6 +21,10 @@ of the module makes the size 0. Arguments that are None are named where the oper
 passes can be the null pointer. Where the line uses a native object that was given the handle of another one, whose
 owner in Python freed it when that was collected or closed, the owner is named as probable.
 
+Where the failing line of the program's own C goes through a pointer that the same function made by malloc(), and by
+nothing else, and that nothing asks for, that is named, with the empty array that the line passes where the size is
+computed from it, and with the filter that left no rows.
+
 How it can be wrong: without capstone the operands are unknown, so that a garbage pointer with a small value can
 look like null plus an offset; the confidence is lower then. A pointer to a member of a null object was already
 moved off null by the caller and is distinguished from garbage only by its alignment.
@@ -75,6 +79,7 @@ from pytracer.analyze.evidence.operators.operator import (
 from pytracer.analyze.evidence.own_code.capi_table import unfetched_table
 from pytracer.analyze.evidence.own_code.dropped_handle import dropped_handle
 from pytracer.analyze.evidence.own_code.passed import names_passed, passed
+from pytracer.analyze.evidence.own_code.unchecked_allocation import unchecked_allocation
 from pytracer.analyze.evidence.phrases import (
     collective_evidence,
     fault_evidence,
@@ -231,6 +236,9 @@ def _why(view: ProcessView, found: _Null) -> _Why:
     meta = meta_tensors(view, named)
     shared = shared_part(view, sizes.pop()) if len(sizes) == 1 and gathered is None and meta is None else None
     reason = f": {meta.summary}" if meta is not None else f"{reason}{shared.summary if shared is not None else ''}"
+    unasked = unchecked_allocation(view) if table is None and not found.without_gil else None
+    if unasked is not None:
+        reason = f": {unasked.summary}"
     dropped = dropped_handle(view) if not reason else None
     if dropped is not None:
         reason = f": {dropped.summary}"
@@ -240,7 +248,7 @@ def _why(view: ProcessView, found: _Null) -> _Why:
     missing = missing_arguments(view) if not reason or (_is_undefined(found) and dropped is None) else None
     if missing is not None and (found.arguments or not missing.is_own):
         reason = f": {missing.summary}"
-    advised = table or dropped or missing or unfit or shared
+    advised = table or unasked or dropped or missing or unfit or shared
     advice = (
         meta.advice(view)
         if meta is not None
@@ -253,6 +261,8 @@ def _why(view: ProcessView, found: _Null) -> _Why:
     behind = of_null(view, found.saved, named, holds, missing, told)
     if table is not None or found.without_gil:
         behind = Behind()
+    elif unasked is not None:
+        behind = Behind.of([], unasked)
     elif gathered is not None and gathered.lines:
         behind = Behind.of([], gathered)
     elif dropped is not None:

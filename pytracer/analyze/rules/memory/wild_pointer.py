@@ -13,7 +13,10 @@ exactly 2**31 elements before what a register points at, as -2**31 is what NaN b
 *possible*, where the running operator has one integer tensor too large to be read, and the address is a whole number of
 rows away from another one of its tensors; or where the line passes a small tensor with a large one, and the address is
 behind the small one by less than the size of the other. Where a variable's tensor has a storage that ends before the
-address, which its sizes reach, that is *likely*.
+address, which its sizes reach, that is *likely*. In native code of the program or of a library other than torch, base
+and index of the failing instruction are enough: the base in memory that may be written, the index no address, and 1 MiB
+or more between. Where the C source shows it, the array is named with the line that makes it and the number of its
+elements, what the index is, the file it is read from, and the line of the program that writes a file of that name.
 
 Where the program's own native line indexes an array by a number that it looked up in another one, and the arrays that
 Python passed are recorded, the class is out-of-bounds, *likely*: the array that was looked up, what it was looked up
