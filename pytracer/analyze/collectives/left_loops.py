@@ -23,7 +23,8 @@ from pytracer.analyze.evidence.failing.expressions import short, source
 from pytracer.analyze.evidence.slicing.by_rank import SizeSource, rounds_source
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.slice import Slice
-from pytracer.analyze.evidence.syntax.loops import LOOPS, Loop, deciding_ifs, loops_around
+from pytracer.analyze.evidence.syntax.comprehension_loops import rounds_around
+from pytracer.analyze.evidence.syntax.loops import LOOPS, Loop, deciding_ifs
 from pytracer.analyze.evidence.syntax.ranks import comes_alone, is_for_one_rank, one_rank_number
 from pytracer.analyze.evidence.syntax.scopes import spans, spans_body
 from pytracer.analyze.naming import line_in
@@ -146,11 +147,13 @@ class LeftLoop(msgspec.Struct, frozen=True):
 
     @property
     def _by_rank(self) -> str:
-        source = short(ast.unparse(self.source.node)) if self.source is not None else ""
+        whole = ast.unparse(self.source.node) if self.source is not None else ""
+        source = self.source.text if self.source is not None and short(whole) != whole else whole
         if self.dealt is not None and self.source is not None and self.source.split is not None:
             return f"{self.place} (`{source}`) gives each rank a part of its own of {self.dealt.words}"
         on = f"the rank ({self.place}: `{source}`{self.left_out})"
-        return f"the rounds of the loop of line {self.line} may depend on {on}"
+        own = ", as that gives each rank items of its own" if self.source is not None and self.source.split else ""
+        return f"the rounds of the loop of line {self.line} may depend on {on}{own}"
 
     @property
     def _shown(self) -> str:
@@ -173,7 +176,7 @@ def left_loop(inside: ProcessView, call: Collective, left: Sequence[int]) -> Lef
         tree = syntax_tree(snapshot, frame)
         if tree is None or frame.line is None:
             continue
-        for loop in reversed(loops_around(tree, frame.line)):
+        for loop in reversed(rounds_around(tree, frame.line, _called(frames, depth, call))):
             tests = [item for item in _ends(loop) if _may_come(tree, loop, item, left)]
             ends = tuple(
                 (item.lineno, text) for item in tests if (text := quoted(snapshot, frame, item.lineno)) is not None
@@ -199,6 +202,11 @@ def left_loop(inside: ProcessView, call: Collective, left: Sequence[int]) -> Lef
             if skipping is None and (skipped is not None or stream is not None) and not ends:
                 skipping = structs.replace(known, skipped=skipped, even=is_fixed(loop))
     return skipping
+
+
+def _called(frames: Sequence[PythonFrame], depth: int, call: Collective) -> str:
+    """What the line of a frame calls."""
+    return (frames[depth - 1].function or "").rpartition(".")[2] if depth else call.op
 
 
 def _place(frame: PythonFrame, source: SizeSource) -> str:

@@ -32,6 +32,7 @@ from pytracer.analyze.evidence.slicing.by_rank import SizeSource, rounds_source
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
+from pytracer.analyze.evidence.syntax.comprehension_loops import rounds_around
 from pytracer.analyze.evidence.syntax.loops import LOOPS, Loop, deciding_ifs, loops_around
 from pytracer.analyze.evidence.syntax.scopes import scope_of, spans
 from pytracer.analyze.naming import line_in
@@ -144,7 +145,7 @@ def _left_loop(inside: Side, outside: Side, at: int) -> Parting | None:
         return None
     loops = [
         item
-        for item in loops_around(tree, here.line)
+        for item in rounds_around(tree, here.line)
         if (item.end_lineno or 0) < there.line and _may_have_entered(inside, outside, tree, item, there.line)
     ]
     if not loops:

@@ -17,7 +17,7 @@ from pytracer.analyze.evidence.slicing.by_rank import SizeSource, rounds_source
 from pytracer.analyze.evidence.slicing.drawn_sizes import DrawnSize, drawn_size
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.slice import Slice
-from pytracer.analyze.evidence.syntax.loops import loops_around
+from pytracer.analyze.evidence.syntax.comprehension_loops import rounds_around
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.naming import line_in
 from pytracer.analyze.tensors.source_lines import syntax_tree
@@ -198,7 +198,7 @@ def fewer_rounds(waiter: ProcessView, call: Collective, absent: ProcessView) -> 
         return None
     for frame in frames:
         tree = syntax_tree(snapshot, frame)
-        for loop in reversed(loops_around(tree, frame.line)) if tree is not None and frame.line is not None else ():
+        for loop in reversed(rounds_around(tree, frame.line)) if tree is not None and frame.line is not None else ():
             if ends_early(loop):
                 return None
             found = uneven(there, structs.replace(there, view=absent), frame, loop)
