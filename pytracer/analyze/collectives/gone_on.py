@@ -80,7 +80,7 @@ def gone_on(waiter: ProcessView, call: Collective, absent: ProcessView) -> GoneO
     ranks = (waiter.process.rank, absent.process.rank)
     if at is None or ranks[0] is None or ranks[1] is None:
         return None
-    loop = left_loop(waiter, call, [ranks[1]])
+    loop = left_loop(waiter, call, [ranks[1]], absent)
     around = (frame for frame in inside[at:] if loop is not None and loop.line in _loop_lines(waiter, frame))
     frame = next(around, None)
     if loop is None or frame is None:

@@ -21,6 +21,7 @@ from pytracer.analyze.collectives.exchanges import exchange
 from pytracer.analyze.collectives.later_rounds import passed_by
 from pytracer.analyze.collectives.local_numbers import advice_at, number_at
 from pytracer.analyze.collectives.one_rank_exits import one_rank_exit
+from pytracer.analyze.collectives.one_rank_states import one_rank_state
 from pytracer.analyze.collectives.one_rank_values import OneRankValue
 from pytracer.analyze.collectives.quiet_handlers import quiet_handler, quiet_place
 from pytracer.analyze.collectives.rank_branches import branch_words
@@ -196,6 +197,10 @@ def _behind(inside: Side, outside: Side, at: int, loop: Loop) -> Parting | None:
         if known is not None:
             by = f"`{known.name}` of line {line} ({quoted(snapshot, here, line)}) {known.subject}"
             return Parting(f"{capital(words)}. {capital(known.advice)}", subject=by, one_rank=True)
+        frames = inside.way[::-1]
+        state = one_rank_state(snapshot, frames, len(frames) - 1 - at, loop, line, test, [outside.number])
+        if state is not None:
+            return Parting(f"{capital(words)}. {state.advice}", subject=f"{words}: {state.subject}", one_rank=True)
     left = _left_by(inside, outside, at, loop)
     if left is not None:
         return left

@@ -10,6 +10,7 @@ from msgspec import structs
 
 from pytracer._text import capital, count_words
 from pytracer.analyze.collectives.deciders import ends_early, is_within_round
+from pytracer.analyze.collectives.ended_passes import is_gone_through
 from pytracer.analyze.collectives.rounds import join_words, loop_words
 from pytracer.analyze.collectives.same_rounds import Samples, differing_samples
 from pytracer.analyze.collectives.ways import Side, way_to
@@ -199,6 +200,8 @@ def fewer_rounds(waiter: ProcessView, call: Collective, absent: ProcessView) -> 
     for frame in frames:
         tree = syntax_tree(snapshot, frame)
         for loop in reversed(rounds_around(tree, frame.line)) if tree is not None and frame.line is not None else ():
+            if is_gone_through(waiter, call, absent, frames.index(frame), loop):
+                continue
             if ends_early(loop):
                 return None
             found = uneven(there, structs.replace(there, view=absent), frame, loop)

@@ -45,7 +45,7 @@ from pytracer.analyze.evidence.ends.signal_senders import chain_words
 from pytracer.analyze.platform.signals import signal_name
 from pytracer.analyze.rules.account import account
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
-from pytracer.analyze.view import JobView
+from pytracer.analyze.view import JobView, ProcessView
 from pytracer.report.job import Evidence, PythonFrame
 
 _ADVICE = (
@@ -97,8 +97,12 @@ class UnevenInputs:
         why = known.subject if known is not None else why
         why = f": {without.subject}" if without is not None and without.subject is not None else why
         how = f"{_asked_words(job, item, asked)}{left_at(item.views)}"
+        subject = capital(span_words(ranks))
+        if loop is not None and loop.state is not None and known is None:
+            first, why = loop.subject(span_words(ranks)), ""
+            subject = f"{capital(first)}. {'It' if len(ranks) == 1 else 'They'}"
         return Description(
-            f"{capital(span_words(ranks))} finished{count} and left{how}, while "
+            f"{subject} finished{count} and left{how}, while "
             f"{span_words(wait.waiters)} went on to {item.where}{at_place(wait.call)}{why}.",
             [
                 steps,
@@ -145,10 +149,14 @@ def _of_extra(job: JobView, item: Absence, extra: ExtraCall) -> Description:
 def _loop(job: JobView, item: Absence) -> LeftLoop | None:
     """Around the call of a rank that waited."""
     waiter = next(iter(views_of(job, item.wait.waiters[:1])), None)
-    loop = left_loop(waiter, item.wait.call, item.ranks) if waiter is not None else None
+    loop = left_loop(waiter, item.wait.call, item.ranks, _only(item)) if waiter is not None else None
     if waiter is None or loop is None or item.wait.group is None:
         return loop
     return structs.replace(loop, dealt=dealt_samples(waiter, item.views[0], len(item.wait.group.ranks)))
+
+
+def _only(item: Absence) -> ProcessView | None:
+    return item.views[0] if len(item.views) == 1 else None
 
 
 def _fewer(job: JobView, item: Absence) -> FewerRounds | None:
