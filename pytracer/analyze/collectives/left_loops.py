@@ -13,6 +13,7 @@ from msgspec import structs
 
 from pytracer._text import capital, uncapital
 from pytracer.analyze.collectives.dealt_samples import DealtSamples
+from pytracer.analyze.collectives.deciders import called_by
 from pytracer.analyze.collectives.ended_passes import is_gone_through
 from pytracer.analyze.collectives.loaded_streams import Stream, stream_of
 from pytracer.analyze.collectives.local_numbers import LocalNumber, number_at
@@ -20,7 +21,7 @@ from pytracer.analyze.collectives.one_rank_states import OneRankState, one_rank_
 from pytracer.analyze.collectives.own_lines import calls_itself
 from pytracer.analyze.collectives.rounds import counts_numbers, is_fixed, leaver_words
 from pytracer.analyze.collectives.stop_flags import StopFlag, stop_flag
-from pytracer.analyze.collectives.ways import quoted, way_to
+from pytracer.analyze.collectives.ways import Side, quoted, way_to
 from pytracer.analyze.evidence.failing.expressions import short, source
 from pytracer.analyze.evidence.slicing.by_rank import SizeSource, rounds_source
 from pytracer.analyze.evidence.slicing.files import program_files
@@ -187,7 +188,8 @@ def left_loop(
         left: The ranks that called it no more.
         absent: The only one of them, where its calls are known.
     """
-    snapshot, frames = inside.process.snapshot, way_to(inside, call)[::-1]
+    there = Side(inside, way_to(inside, call), call)
+    snapshot, frames = inside.process.snapshot, there.way[::-1]
     slice_ = Slice(snapshot, frames)
     skipping: LeftLoop | None = None
     outside = False  # of a loop that both had gone through alike
@@ -196,7 +198,7 @@ def left_loop(
         tree = syntax_tree(snapshot, frame)
         if tree is None or frame.line is None:
             continue
-        for loop in reversed(rounds_around(tree, frame.line, _called(frames, depth, call))):
+        for loop in reversed(rounds_around(tree, frame.line, called_by(there, len(frames) - 1 - depth))):
             if absent is not None and is_gone_through(inside, call, absent, depth, loop):
                 outside = True
                 continue
@@ -242,18 +244,15 @@ def _state(
     left: Sequence[int],
 ) -> LeftLoop | None:
     """Where a condition that ends the loop asks what one rank alone changes."""
-    heads = [(loop.lineno, loop.test)] if isinstance(loop, ast.While) and not isinstance(loop.test, ast.Constant) else []
+    heads = (
+        [(loop.lineno, loop.test)] if isinstance(loop, ast.While) and not isinstance(loop.test, ast.Constant) else []
+    )
     for line, test in [*heads, *((item.lineno, item.test) for item in tests)]:
         found = one_rank_state(snapshot, frames, depth, loop, line, test, left)
         text = quoted(snapshot, frames[depth], line)
         if found is not None and text is not None:
             return LeftLoop(loop.lineno, short(ast.unparse(loop).splitlines()[0]), ((line, text),), state=found)
     return None
-
-
-def _called(frames: Sequence[PythonFrame], depth: int, call: Collective) -> str:
-    """What the line of a frame calls."""
-    return (frames[depth - 1].function or "").rpartition(".")[2] if depth else call.op
 
 
 def _place(frame: PythonFrame, source: SizeSource) -> str:

@@ -227,4 +227,4 @@ def _is_before(change: _Change, loop: Loop, files: Mapping[str, ast.Module], her
     """Whether a change of all ranks is made before the loop alone."""
     tree = files.get(here or "")
     own = tree is not None and change.scope is scope_of(tree, loop.lineno)
-    return change.is_first and not own or (own and change.statement.lineno < loop.lineno)
+    return (change.is_first and not own) or (own and change.statement.lineno < loop.lineno)

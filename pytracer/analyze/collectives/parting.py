@@ -14,6 +14,7 @@ import msgspec
 
 from pytracer._text import capital, count_words
 from pytracer.analyze.collectives.call_sites import counts_at, site_of
+from pytracer.analyze.collectives.deciders import called_by
 from pytracer.analyze.collectives.deciding_tests import DECIDE
 from pytracer.analyze.collectives.description import place_of
 from pytracer.analyze.collectives.differing_bounds import differing_bound
@@ -146,7 +147,7 @@ def _left_loop(inside: Side, outside: Side, at: int) -> Parting | None:
         return None
     loops = [
         item
-        for item in rounds_around(tree, here.line)
+        for item in rounds_around(tree, here.line, called_by(inside, at))
         if (item.end_lineno or 0) < there.line and _may_have_entered(inside, outside, tree, item, there.line)
     ]
     if not loops:

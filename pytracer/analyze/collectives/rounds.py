@@ -224,7 +224,9 @@ def _loop(
     tree = syntax_tree(snapshot, frame)
     if tree is None or frame.line is None:
         return None
-    loops = rounds_around(tree, frame.line)
+    inner = frames[frames.index(frame) - 1 : frames.index(frame)] if frame in frames else ()
+    called = (inner[0].function or "").rpartition(".")[2] if inner else None
+    loops = rounds_around(tree, frame.line, called)
     layers = getattr(scope_of(tree, frame.line), "name", "") in _FORWARDS
     loop = next(
         (

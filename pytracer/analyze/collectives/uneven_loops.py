@@ -9,7 +9,7 @@ import msgspec
 from msgspec import structs
 
 from pytracer._text import capital, count_words
-from pytracer.analyze.collectives.deciders import ends_early, is_within_round
+from pytracer.analyze.collectives.deciders import called_by, ends_early, is_within_round
 from pytracer.analyze.collectives.ended_passes import is_gone_through
 from pytracer.analyze.collectives.rounds import join_words, loop_words
 from pytracer.analyze.collectives.same_rounds import Samples, differing_samples
@@ -199,7 +199,8 @@ def fewer_rounds(waiter: ProcessView, call: Collective, absent: ProcessView) -> 
         return None
     for frame in frames:
         tree = syntax_tree(snapshot, frame)
-        for loop in reversed(rounds_around(tree, frame.line)) if tree is not None and frame.line is not None else ():
+        known, called = tree is not None and frame.line is not None, called_by(there, there.way.index(frame))
+        for loop in reversed(rounds_around(tree, frame.line, called)) if known else ():
             if is_gone_through(waiter, call, absent, frames.index(frame), loop):
                 continue
             if ends_early(loop):

@@ -113,9 +113,9 @@ class _Resolver(ast.NodeTransformer):
 def _of_properties(files: Mapping[str, ast.Module], name: str) -> Iterator[ast.AST | None]:
     for tree in files.values():
         for item in ast.walk(tree):
-            if isinstance(item, ast.FunctionDef) and item.name == name:
-                if any(_PROPERTIES.search(ast.unparse(one)) for one in item.decorator_list):
-                    yield from _returned(item)
+            named = isinstance(item, ast.FunctionDef) and item.name == name
+            if named and any(_PROPERTIES.search(ast.unparse(one)) for one in item.decorator_list):
+                yield from _returned(item)
 
 
 def _returned(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[ast.AST | None]:

@@ -11,10 +11,17 @@ from pytracer.analyze.evidence.syntax.loops import COMPREHENSIONS, Loop, loops_a
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, spans
 
 _Comprehension = ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp
-# What only goes through something, where the call itself cannot be.
+_FRAMES: dict[type[ast.expr], str] = {  # each has one of its own before Python 3.12, but the last also later
+    ast.ListComp: "<listcomp>",
+    ast.SetComp: "<setcomp>",
+    ast.DictComp: "<dictcomp>",
+    ast.GeneratorExp: "<genexpr>",
+}
+# What only goes through something, or takes the values of all rounds, where the call itself cannot be.
 _PASSING = frozenset(
     {"enumerate", "zip", "range", "reversed", "sorted", "list", "iter", "islice", "tqdm", "trange", "track", "len"}
-    | {"items", "keys", "values"}
+    | {"items", "keys", "values", "sum", "max", "min", "any", "all", "set", "tuple", "dict", "float", "int", "print"}
+    | {"stack", "cat", "tensor", "array", "mean", "item", "join", "append", "extend"}
 )
 
 
@@ -32,30 +39,36 @@ def rounds_around(tree: ast.Module, line: int, called: str | None = None) -> lis
 
 def _of_comprehensions(tree: ast.Module, line: int, called: str | None) -> Iterator[ast.For]:
     """The outermost first."""
-    around = (item for item in own_nodes(scope_of(tree, line)) if isinstance(item, COMPREHENSIONS) and spans(item, line))
-    for item in around:
-        heads = [part.iter for part in item.generators]
+    nodes = [item for item in own_nodes(scope_of(tree, line)) if isinstance(item, ast.expr) and spans(item, line)]
+    calls = [item for item in nodes if isinstance(item, ast.Call)]
+    for item in nodes:
+        if not isinstance(item, COMPREHENSIONS):
+            continue
         for place, part in enumerate(item.generators):
-            repeated = [*part.ifs, *heads[place + 1 :], *(one for at in item.generators[place + 1 :] for one in at.ifs)]
-            if _is_called([*_values(item), *repeated], heads[: place + 1], line, called):
+            inside = {id(one) for value in _repeated(item, place) for one in ast.walk(value)}
+            repeated = [call for call in calls if id(call) in inside]
+            once = [call for call in calls if id(call) not in inside]
+            if _is_called(repeated, once, called) or (repeated and called == _FRAMES[type(item)]):
                 yield _statement(item, part)
+
+
+def _repeated(item: _Comprehension, place: int) -> list[ast.expr]:
+    """What is done in each round of the `for` of a place: also the loops below it."""
+    inner = item.generators[place + 1 :]
+    conditions = (one for part in item.generators[place:] for one in part.ifs)
+    return [*_values(item), *conditions, *(part.iter for part in inner)]
 
 
 def _values(item: _Comprehension) -> list[ast.expr]:
     return [item.key, item.value] if isinstance(item, ast.DictComp) else [item.elt]
 
 
-def _is_called(repeated: list[ast.expr], heads: list[ast.expr], line: int, called: str | None) -> bool:
-    """Whether the call of a line is one of a round."""
-    inside = [call for call in _calls(repeated) if spans(call, line)]
-    before = [name for call in _calls(heads) if (name := called_name(call)) not in _PASSING]
-    if any(called_name(call) == called for call in inside):
-        return True
-    return bool(inside) and not before
-
-
-def _calls(nodes: list[ast.expr]) -> Iterator[ast.Call]:
-    return (item for node in nodes for item in ast.walk(node) if isinstance(item, ast.Call))
+def _is_called(repeated: list[ast.Call], once: list[ast.Call], called: str | None) -> bool:
+    """Whether the call of a line is one of those of a round; by the names, else where the others only pass on."""
+    named = [[call for call in calls if called_name(call) == called] for calls in (repeated, once)]
+    if any(named):
+        return bool(named[0]) and not named[1]
+    return bool(repeated) and all(called_name(call) in _PASSING for call in once)
 
 
 @lru_cache(maxsize=256)  # so that it is one node whenever it is asked for
