@@ -199,8 +199,9 @@ def fewer_rounds(waiter: ProcessView, call: Collective, absent: ProcessView) -> 
         return None
     for frame in frames:
         tree = syntax_tree(snapshot, frame)
-        known, called = tree is not None and frame.line is not None, called_by(there, there.way.index(frame))
-        for loop in reversed(rounds_around(tree, frame.line, called)) if known else ():
+        if tree is None or frame.line is None:
+            continue
+        for loop in reversed(rounds_around(tree, frame.line, called_by(there, there.way.index(frame)))):
             if is_gone_through(waiter, call, absent, frames.index(frame), loop):
                 continue
             if ends_early(loop):

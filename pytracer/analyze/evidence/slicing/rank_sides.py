@@ -113,8 +113,8 @@ class _Resolver(ast.NodeTransformer):
 def _of_properties(files: Mapping[str, ast.Module], name: str) -> Iterator[ast.AST | None]:
     for tree in files.values():
         for item in ast.walk(tree):
-            named = isinstance(item, ast.FunctionDef) and item.name == name
-            if named and any(_PROPERTIES.search(ast.unparse(one)) for one in item.decorator_list):
+            marks = item.decorator_list if isinstance(item, ast.FunctionDef) and item.name == name else []
+            if isinstance(item, ast.FunctionDef) and any(_PROPERTIES.search(ast.unparse(one)) for one in marks):
                 yield from _returned(item)
 
 

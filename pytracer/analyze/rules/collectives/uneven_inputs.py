@@ -15,6 +15,10 @@ left: then the ranks are out of step from there on, and that first pair is named
 A rank that skipped a call in its last round by an `if` leaves others waiting, too: that line is named, where the calls
 of the step show it.
 
+The loop of a comprehension counts like one of a statement. Where the last call of both ranks is of a line behind a
+loop, in a round of another one around it, both had gone through the inner one alike, and the outer one is named. Of its
+condition what one rank alone changes is told, such as a count of rounds without progress that only rank 0 sets back.
+
 What to do: give all ranks the same number of batches (DistributedSampler, drop_last=True), or wrap the loop in the
 join() context manager of DistributedDataParallel (torch.distributed.algorithms.Join). No sampler deals out the samples
 of an IterableDataset: there the ranks need join(), or as many samples of their own.
