@@ -19,6 +19,7 @@ from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.rank_sides import RankSide, rank_side
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.syntax.loops import Loop
+from pytracer.analyze.evidence.syntax.ranks import is_for_one_rank
 from pytracer.analyze.evidence.syntax.scopes import Scope, scope_of, spans
 from pytracer.analyze.naming import line_in
 from pytracer.decode.types.snapshot import Snapshot
@@ -107,8 +108,10 @@ def one_rank_state(
         left: The ranks that had left it.
     """
     spot, files = Slice(snapshot, frames).spot(depth), program_files(snapshot, frames)
-    if spot is None or spot.file not in files:
+    if spot is None or spot.file not in files or is_for_one_rank(test) is not None:
         return None
+    if rank_side(files, spot.file, line, depth=0) is not None:
+        return None  # one rank alone asks at all
     for state in asked_states(files, test, structs.replace(spot, line=line)):
         found = _one_rank(files, state, loop, left, spot.file)
         if found is not None and not is_shared_anywhere(files, state):
