@@ -181,7 +181,9 @@ def test_break_by_a_variable_of_the_function(test: str, words: str, run: Path) -
 def test_condition_that_one_rank_alone_asks_says_more(run: Path) -> None:
     """Who changes what it asks is then no question."""
     source = LOCAL[: LOCAL.index("        if {0}")]
-    source += "        if rank == 0:\n            bad += 1\n            if bad >= args.patience:\n                return\n"
+    source += (
+        "        if rank == 0:\n            bad += 1\n            if bad >= args.patience:\n                return\n"
+    )
     one, two = ("main", 5), ("main", 6)
     said = summary(left(run, source, [one, one, two, one, one, two], [one], rank=0))
     assert "by line 9 (`if bad >= args.patience:`), to which it comes alone" in said
