@@ -17,6 +17,7 @@ from pytracer.analyze.collectives.left_loops import LeftLoop, left_loop
 from pytracer.analyze.collectives.ways import way_to
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
+from pytracer.analyze.evidence.syntax.comprehension_loops import rounds_around
 from pytracer.analyze.evidence.syntax.loops import loops_around
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, spans
 from pytracer.analyze.evidence.waits.busy import polled_by, polled_test
@@ -79,7 +80,7 @@ def gone_on(waiter: ProcessView, call: Collective, absent: ProcessView) -> GoneO
     ranks = (waiter.process.rank, absent.process.rank)
     if at is None or ranks[0] is None or ranks[1] is None:
         return None
-    loop = left_loop(waiter, call, [ranks[1]])
+    loop = left_loop(waiter, call, [ranks[1]], absent)
     around = (frame for frame in inside[at:] if loop is not None and loop.line in _loop_lines(waiter, frame))
     frame = next(around, None)
     if loop is None or frame is None:
@@ -110,7 +111,7 @@ def _parts(waiter: ProcessView, inside: Sequence[PythonFrame], outside: Sequence
 
 def _loop_lines(view: ProcessView, frame: PythonFrame) -> Iterator[int]:
     tree = syntax_tree(view.process.snapshot, frame)
-    yield from (item.lineno for item in (loops_around(tree, frame.line) if tree is not None and frame.line else ()))
+    yield from (item.lineno for item in (rounds_around(tree, frame.line) if tree is not None and frame.line else ()))
 
 
 def _written_behind(

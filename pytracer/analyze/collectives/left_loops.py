@@ -13,24 +13,28 @@ from msgspec import structs
 
 from pytracer._text import capital, uncapital
 from pytracer.analyze.collectives.dealt_samples import DealtSamples
+from pytracer.analyze.collectives.deciders import called_by
+from pytracer.analyze.collectives.ended_passes import is_gone_through
 from pytracer.analyze.collectives.loaded_streams import Stream, stream_of
 from pytracer.analyze.collectives.local_numbers import LocalNumber, number_at
+from pytracer.analyze.collectives.one_rank_states import OneRankState, one_rank_state
 from pytracer.analyze.collectives.own_lines import calls_itself
 from pytracer.analyze.collectives.rounds import counts_numbers, is_fixed, leaver_words
 from pytracer.analyze.collectives.stop_flags import StopFlag, stop_flag
-from pytracer.analyze.collectives.ways import quoted, way_to
+from pytracer.analyze.collectives.ways import Side, quoted, way_to
 from pytracer.analyze.evidence.failing.expressions import short, source
 from pytracer.analyze.evidence.slicing.by_rank import SizeSource, rounds_source
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.slice import Slice
-from pytracer.analyze.evidence.syntax.loops import LOOPS, Loop, deciding_ifs, loops_around
+from pytracer.analyze.evidence.syntax.comprehension_loops import rounds_around
+from pytracer.analyze.evidence.syntax.loops import LOOPS, Loop, deciding_ifs
 from pytracer.analyze.evidence.syntax.ranks import comes_alone, is_for_one_rank, one_rank_number
 from pytracer.analyze.evidence.syntax.scopes import spans, spans_body
 from pytracer.analyze.naming import line_in
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.journal import Unit
-from pytracer.decode.types.snapshot import Collective
+from pytracer.decode.types.snapshot import Collective, Snapshot
 from pytracer.report.job import PythonFrame
 
 _MOST = 2
@@ -67,7 +71,8 @@ class LeftLoop(msgspec.Struct, frozen=True):
     as many on all ranks. `flag`: what sets that by which the one statement leaves it. `stream`: what its loader reads,
     which no sampler deals out. `joins`: the call is one that join() of DDP answers. `counts`: it is over a range() of
     numbers. `dealt`: what the line of `source` shares out. `number`: by which the one statement leaves it, each rank's
-    own. `alone`: the branch on the rank by which only the rank that left comes to that statement.
+    own. `alone`: the branch on the rank by which only the rank that left comes to that statement. `state`: what the
+    condition asks, and one rank alone changes. `sure`: both had gone through all that is in a round of it.
     """
 
     line: int
@@ -85,9 +90,14 @@ class LeftLoop(msgspec.Struct, frozen=True):
     dealt: DealtSamples | None = None
     number: LocalNumber | None = None
     alone: str | None = None
+    state: OneRankState | None = None
+    sure: bool = False
 
     def subject(self, left: str, *, is_gone: bool = False) -> str:
         """For the headline: what can have made the other rank leave; `is_gone`: its stack shows that it had left."""
+        if self.state is not None:
+            how = "had left" if is_gone or self.sure else "may have left"
+            return f"{left} {how} the loop of line {self.line} ({self._shown_alone}): {self.state.subject}"
         if self.skipped is not None:
             other = "" if self.even else ", or had fewer rounds"
             return f"{left} may have left out a round of the loop of line {self.line} by {self.skipped}{other}"
@@ -105,6 +115,8 @@ class LeftLoop(msgspec.Struct, frozen=True):
 
     def advice(self, left: str) -> str:
         """What to do."""
+        if self.state is not None:
+            return self.state.advice
         rounds = f"{capital(self._by_rank)}. {self._same_rounds}" if self.source is not None else self._same_rounds
         if self.skipped is not None:
             other = "" if self.even else f" If not: {uncapital(rounds)}"
@@ -146,35 +158,54 @@ class LeftLoop(msgspec.Struct, frozen=True):
 
     @property
     def _by_rank(self) -> str:
-        source = short(ast.unparse(self.source.node)) if self.source is not None else ""
+        whole = ast.unparse(self.source.node) if self.source is not None else ""
+        source = self.source.text if self.source is not None and short(whole) != whole else whole
         if self.dealt is not None and self.source is not None and self.source.split is not None:
             return f"{self.place} (`{source}`) gives each rank a part of its own of {self.dealt.words}"
         on = f"the rank ({self.place}: `{source}`{self.left_out})"
-        return f"the rounds of the loop of line {self.line} may depend on {on}"
+        own = ", as that gives each rank items of its own" if self.source is not None and self.source.split else ""
+        return f"the rounds of the loop of line {self.line} may depend on {on}{own}"
+
+    @property
+    def _shown_alone(self) -> str:
+        """`` `while self.should_go_on(state):` ``, or `` by line 12 (`if self.stop:`) ``."""
+        line, text = self.ends[0]
+        return text if line == self.line else f"by line {line}: {text}"
 
     @property
     def _shown(self) -> str:
         return " or ".join(f"line {line} ({text})" for line, text in self.ends)
 
 
-def left_loop(inside: ProcessView, call: Collective, left: Sequence[int]) -> LeftLoop | None:
+def left_loop(
+    inside: ProcessView, call: Collective, left: Sequence[int], absent: ProcessView | None = None
+) -> LeftLoop | None:
     """Of the loops around a rank's call, inside out, the first that can end on one rank alone.
 
     Args:
         inside: The rank.
         call: Its call.
         left: The ranks that called it no more.
+        absent: The only one of them, where its calls are known.
     """
-    snapshot, frames = inside.process.snapshot, way_to(inside, call)[::-1]
+    there = Side(inside, way_to(inside, call), call)
+    snapshot, frames = inside.process.snapshot, there.way[::-1]
     slice_ = Slice(snapshot, frames)
     skipping: LeftLoop | None = None
+    outside = False  # of a loop that both had gone through alike
     joins = not calls_itself(snapshot, call) and not snapshot.recorded(Unit)
     for depth, frame in enumerate(frames):
         tree = syntax_tree(snapshot, frame)
         if tree is None or frame.line is None:
             continue
-        for loop in reversed(loops_around(tree, frame.line)):
+        for loop in reversed(rounds_around(tree, frame.line, called_by(there, len(frames) - 1 - depth))):
+            if absent is not None and is_gone_through(inside, call, absent, depth, loop):
+                outside = True
+                continue
             tests = [item for item in _ends(loop) if _may_come(tree, loop, item, left)]
+            state = _state(snapshot, frames, depth, loop, tests, left)
+            if state is not None:
+                return structs.replace(state, sure=outside)
             ends = tuple(
                 (item.lineno, text) for item in tests if (text := quoted(snapshot, frame, item.lineno)) is not None
             )
@@ -187,6 +218,9 @@ def left_loop(inside: ProcessView, call: Collective, left: Sequence[int]) -> Lef
                 number = number_at(snapshot, frames[::-1], len(frames) - 1 - depth, one) if one else None
                 alone = _alone(tree, loop, one, left) if one is not None else None
                 return LeftLoop(loop.lineno, text, ends, flag=flag, number=number, alone=alone)
+            head = quoted(snapshot, frame, loop.lineno)
+            if outside and isinstance(loop, ast.While) and not isinstance(loop.test, ast.Constant) and head is not None:
+                return LeftLoop(loop.lineno, text, ((loop.lineno, head),))
             known = LeftLoop(loop.lineno, text, stream=stream, joins=joins, counts=counts_numbers(loop))
             source = rounds_source(slice_, depth, loop)
             skipped = next((said for item in frames[: depth + 1] if (said := leaver_words(snapshot, item))), None)
@@ -199,6 +233,26 @@ def left_loop(inside: ProcessView, call: Collective, left: Sequence[int]) -> Lef
             if skipping is None and (skipped is not None or stream is not None) and not ends:
                 skipping = structs.replace(known, skipped=skipped, even=is_fixed(loop))
     return skipping
+
+
+def _state(
+    snapshot: Snapshot,
+    frames: Sequence[PythonFrame],
+    depth: int,
+    loop: Loop,
+    tests: Sequence[ast.If],
+    left: Sequence[int],
+) -> LeftLoop | None:
+    """Where a condition that ends the loop asks what one rank alone changes."""
+    heads = (
+        [(loop.lineno, loop.test)] if isinstance(loop, ast.While) and not isinstance(loop.test, ast.Constant) else []
+    )
+    for line, test in [*heads, *((item.lineno, item.test) for item in tests)]:
+        found = one_rank_state(snapshot, frames, depth, loop, line, test, left)
+        text = quoted(snapshot, frames[depth], line)
+        if found is not None and text is not None:
+            return LeftLoop(loop.lineno, short(ast.unparse(loop).splitlines()[0]), ((line, text),), state=found)
+    return None
 
 
 def _place(frame: PythonFrame, source: SizeSource) -> str:

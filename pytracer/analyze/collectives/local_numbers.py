@@ -13,7 +13,7 @@ import msgspec
 from msgspec import structs
 
 from pytracer.analyze.collectives.deciding_tests import DECIDE, advice_of_test, change_of_test
-from pytracer.analyze.collectives.one_rank_values import SHARING, is_of_tensor, is_shared
+from pytracer.analyze.collectives.one_rank_values import is_shared
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Made, Spot
@@ -22,6 +22,7 @@ from pytracer.analyze.evidence.syntax.imports import imported_as
 from pytracer.analyze.evidence.syntax.names import names_of, variable
 from pytracer.analyze.evidence.syntax.ranks import is_of_rank
 from pytracer.analyze.evidence.syntax.scopes import own_nodes
+from pytracer.analyze.evidence.syntax.sharing import may_share
 from pytracer.analyze.naming import line_in
 from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import PythonFrame
@@ -138,7 +139,7 @@ def _asks_plainly(slice_: Slice, test: ast.expr, spot: Spot) -> bool:
         own = slice_.function(call, spot)
         if own is None and called_name(call) not in _PLAIN:
             return False
-        if own is not None and any(_may_share(item) for item in own_nodes(own[0]) if isinstance(item, ast.Call)):
+        if own is not None and any(may_share(item) for item in own_nodes(own[0]) if isinstance(item, ast.Call)):
             return False
     return True
 
@@ -148,8 +149,4 @@ def _is_shared_there(slice_: Slice, made: Made) -> bool:
     calls = [item for item in own_nodes(made.spot.scope) if isinstance(item, ast.Call)]
     own = (found[0] for item in calls if (found := slice_.function(item, made.spot)) is not None)
     inner = [item for function in own for item in own_nodes(function) if isinstance(item, ast.Call)]
-    return any(_may_share(item) for item in (*calls, *inner))
-
-
-def _may_share(call: ast.Call) -> bool:
-    return not is_of_tensor(call) and any(part in (called_name(call) or "") for part in SHARING)
+    return any(may_share(item) for item in (*calls, *inner))

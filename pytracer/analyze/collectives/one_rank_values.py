@@ -25,6 +25,7 @@ from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.ranks import is_for_one_rank, one_rank_words
 from pytracer.analyze.evidence.syntax.reaching import reaching
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, parameters, scope_of, spans, spans_body
+from pytracer.analyze.evidence.syntax.sharing import SHARING, is_of_tensor
 from pytracer.analyze.naming import line_in
 from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import PythonFrame
@@ -41,13 +42,11 @@ _TO_ALL = {
 _FILLED = {"reduce": ("tensor", 0), "gather": ("gather_list", 1), "gather_object": ("object_gather_list", 1)}
 _INSTEAD = {"reduce": "all_reduce", "gather": "all_gather", "gather_object": "all_gather_object"}
 _MODULES = ("dist", "torch.distributed", "distributed", "c10d")
-SHARING = ("reduce", "gather", "cast", "sync", "agree", "share", "compute")  # parts of names of functions of libraries
 _PLAIN = frozenset({"float", "int", "bool", "abs", "round", "min", "max", "sum", "len", "sorted", "list", "tuple"})
 _OF_VALUES = frozenset(
     {"item", "mean", "sum", "min", "max", "cpu", "cuda", "to", "detach", "clone", "float", "double", "numpy", "tolist"}
     | {"isnan", "isfinite", "isinf", "any", "all", "abs", "sqrt", "exp", "round", "get", "squeeze", "view", "reshape"}
 )
-_OF_TENSORS = frozenset({"broadcast_to", "broadcast_tensors", "scatter_reduce", "autocast", "no_sync", "synchronize"})
 _OF_NUMBERS = ("torch", "np", "numpy", "math", "statistics")
 _Kind = Literal["reduced", "computed"]
 _Shared = Literal["shared"]
@@ -245,15 +244,6 @@ class _Walk:
                 )
                 return self._last_collective(parameter, inside, 0)
         return None
-
-
-def is_of_tensor(call: ast.Call) -> bool:
-    """`x.gather(-1, index)`, `x.broadcast_to(y.shape)`: of one tensor, though named like what shares between ranks."""
-    if called_name(call) != "gather":
-        return called_name(call) in _OF_TENSORS
-    first = call.args[0] if call.args else None
-    number = first.operand if isinstance(first, ast.UnaryOp) else first
-    return isinstance(number, ast.Constant) or keyword_value(call, "dim", "index") is not None
 
 
 def _by_name(name: str) -> _Shared | None:

@@ -14,6 +14,7 @@ import msgspec
 
 from pytracer._text import capital, count_words
 from pytracer.analyze.collectives.call_sites import counts_at, site_of
+from pytracer.analyze.collectives.deciders import called_by
 from pytracer.analyze.collectives.deciding_tests import DECIDE
 from pytracer.analyze.collectives.description import place_of
 from pytracer.analyze.collectives.differing_bounds import differing_bound
@@ -21,6 +22,7 @@ from pytracer.analyze.collectives.exchanges import exchange
 from pytracer.analyze.collectives.later_rounds import passed_by
 from pytracer.analyze.collectives.local_numbers import advice_at, number_at
 from pytracer.analyze.collectives.one_rank_exits import one_rank_exit
+from pytracer.analyze.collectives.one_rank_states import one_rank_state
 from pytracer.analyze.collectives.one_rank_values import OneRankValue
 from pytracer.analyze.collectives.quiet_handlers import quiet_handler, quiet_place
 from pytracer.analyze.collectives.rank_branches import branch_words
@@ -32,6 +34,7 @@ from pytracer.analyze.evidence.slicing.by_rank import SizeSource, rounds_source
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
+from pytracer.analyze.evidence.syntax.comprehension_loops import rounds_around
 from pytracer.analyze.evidence.syntax.loops import LOOPS, Loop, deciding_ifs, loops_around
 from pytracer.analyze.evidence.syntax.scopes import scope_of, spans
 from pytracer.analyze.naming import line_in
@@ -144,7 +147,7 @@ def _left_loop(inside: Side, outside: Side, at: int) -> Parting | None:
         return None
     loops = [
         item
-        for item in loops_around(tree, here.line)
+        for item in rounds_around(tree, here.line, called_by(inside, at))
         if (item.end_lineno or 0) < there.line and _may_have_entered(inside, outside, tree, item, there.line)
     ]
     if not loops:
@@ -195,6 +198,10 @@ def _behind(inside: Side, outside: Side, at: int, loop: Loop) -> Parting | None:
         if known is not None:
             by = f"`{known.name}` of line {line} ({quoted(snapshot, here, line)}) {known.subject}"
             return Parting(f"{capital(words)}. {capital(known.advice)}", subject=by, one_rank=True)
+        frames = inside.way[::-1]
+        state = one_rank_state(snapshot, frames, len(frames) - 1 - at, loop, line, test, [outside.number])
+        if state is not None:
+            return Parting(f"{capital(words)}. {state.advice}", subject=f"{words}: {state.subject}", one_rank=True)
     left = _left_by(inside, outside, at, loop)
     if left is not None:
         return left

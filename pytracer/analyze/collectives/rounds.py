@@ -17,6 +17,7 @@ from pytracer.analyze.evidence.slicing.by_rank import rounds_source
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.syntax.bindings import bound_value
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.comprehension_loops import rounds_around
 from pytracer.analyze.evidence.syntax.loops import Loop, loops_around
 from pytracer.analyze.evidence.syntax.names import names_of, variable
 from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes, scope_of, spans
@@ -221,9 +222,11 @@ def _loop(
 ) -> tuple[str, str, str] | None:
     """The innermost one whose rounds may differ, or `any_`; where what it goes through is made; and what to do."""
     tree = syntax_tree(snapshot, frame)
-    loops = loops_around(tree, frame.line) if tree is not None and frame.line is not None else []
     if tree is None or frame.line is None:
         return None
+    inner = frames[frames.index(frame) - 1 : frames.index(frame)] if frame in frames else ()
+    called = (inner[0].function or "").rpartition(".")[2] if inner else None
+    loops = rounds_around(tree, frame.line, called)
     layers = getattr(scope_of(tree, frame.line), "name", "") in _FORWARDS
     loop = next(
         (

@@ -9,7 +9,8 @@ import msgspec
 from msgspec import structs
 
 from pytracer._text import capital, count_words
-from pytracer.analyze.collectives.deciders import ends_early, is_within_round
+from pytracer.analyze.collectives.deciders import called_by, ends_early, is_within_round
+from pytracer.analyze.collectives.ended_passes import is_gone_through
 from pytracer.analyze.collectives.rounds import join_words, loop_words
 from pytracer.analyze.collectives.same_rounds import Samples, differing_samples
 from pytracer.analyze.collectives.ways import Side, way_to
@@ -17,7 +18,7 @@ from pytracer.analyze.evidence.slicing.by_rank import SizeSource, rounds_source
 from pytracer.analyze.evidence.slicing.drawn_sizes import DrawnSize, drawn_size
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.slice import Slice
-from pytracer.analyze.evidence.syntax.loops import loops_around
+from pytracer.analyze.evidence.syntax.comprehension_loops import rounds_around
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.naming import line_in
 from pytracer.analyze.tensors.source_lines import syntax_tree
@@ -198,7 +199,11 @@ def fewer_rounds(waiter: ProcessView, call: Collective, absent: ProcessView) -> 
         return None
     for frame in frames:
         tree = syntax_tree(snapshot, frame)
-        for loop in reversed(loops_around(tree, frame.line)) if tree is not None and frame.line is not None else ():
+        if tree is None or frame.line is None:
+            continue
+        for loop in reversed(rounds_around(tree, frame.line, called_by(there, there.way.index(frame)))):
+            if is_gone_through(waiter, call, absent, frames.index(frame), loop):
+                continue
             if ends_early(loop):
                 return None
             found = uneven(there, structs.replace(there, view=absent), frame, loop)

@@ -15,6 +15,10 @@ left: then the ranks are out of step from there on, and that first pair is named
 A rank that skipped a call in its last round by an `if` leaves others waiting, too: that line is named, where the calls
 of the step show it.
 
+The loop of a comprehension counts like one of a statement. Where the last call of both ranks is of a line behind a
+loop, in a round of another one around it, both had gone through the inner one alike, and the outer one is named. Of its
+condition what one rank alone changes is told, such as a count of rounds without progress that only rank 0 sets back.
+
 What to do: give all ranks the same number of batches (DistributedSampler, drop_last=True), or wrap the loop in the
 join() context manager of DistributedDataParallel (torch.distributed.algorithms.Join). No sampler deals out the samples
 of an IterableDataset: there the ranks need join(), or as many samples of their own.
@@ -45,7 +49,7 @@ from pytracer.analyze.evidence.ends.signal_senders import chain_words
 from pytracer.analyze.platform.signals import signal_name
 from pytracer.analyze.rules.account import account
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
-from pytracer.analyze.view import JobView
+from pytracer.analyze.view import JobView, ProcessView
 from pytracer.report.job import Evidence, PythonFrame
 
 _ADVICE = (
@@ -97,8 +101,12 @@ class UnevenInputs:
         why = known.subject if known is not None else why
         why = f": {without.subject}" if without is not None and without.subject is not None else why
         how = f"{_asked_words(job, item, asked)}{left_at(item.views)}"
+        subject = capital(span_words(ranks))
+        if loop is not None and loop.state is not None and known is None:
+            first, why = loop.subject(span_words(ranks)), ""
+            subject = f"{capital(first)}. {'It' if len(ranks) == 1 else 'They'}"
         return Description(
-            f"{capital(span_words(ranks))} finished{count} and left{how}, while "
+            f"{subject} finished{count} and left{how}, while "
             f"{span_words(wait.waiters)} went on to {item.where}{at_place(wait.call)}{why}.",
             [
                 steps,
@@ -145,10 +153,14 @@ def _of_extra(job: JobView, item: Absence, extra: ExtraCall) -> Description:
 def _loop(job: JobView, item: Absence) -> LeftLoop | None:
     """Around the call of a rank that waited."""
     waiter = next(iter(views_of(job, item.wait.waiters[:1])), None)
-    loop = left_loop(waiter, item.wait.call, item.ranks) if waiter is not None else None
+    loop = left_loop(waiter, item.wait.call, item.ranks, _only(item)) if waiter is not None else None
     if waiter is None or loop is None or item.wait.group is None:
         return loop
     return structs.replace(loop, dealt=dealt_samples(waiter, item.views[0], len(item.wait.group.ranks)))
+
+
+def _only(item: Absence) -> ProcessView | None:
+    return item.views[0] if len(item.views) == 1 else None
 
 
 def _fewer(job: JobView, item: Absence) -> FewerRounds | None:

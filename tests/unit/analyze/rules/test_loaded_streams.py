@@ -102,3 +102,68 @@ def test_rounds_of_both_ranks_are_counted(run: Path) -> None:
     assert "how many rounds rank 0 had left" in [
         item for finding in report.findings or () for item in finding.missing or ()
     ]
+
+
+COMPREHENDED = """def step(batch):
+    dist.all_reduce(grads(batch))
+def fit(data):
+    {0}
+def main(rank, world):
+    fit(torch.arange(9)[rank::world])
+"""
+
+
+def left_step(run: Path, line: str, frame: str | None = None, at: int = 4) -> Report:
+    """Rank 1 has ended well after three calls of step(), rank 0 is in its fourth; `frame`: that a comprehension has."""
+    program = str(program_in(run, COMPREHENDED.format(line)))
+    job, library = Ranks(2), ("all_reduce", f"{TORCH}/distributed/distributed_c10d.py", 3252)
+    for rank, box in enumerate(job.boxes):
+        by, group = box.site(library, ("step", program, 2)), job.groups[rank]["0"]
+        for number in range(1, 4 + (rank == 0)):
+            state = "failed" if number > 3 else "completed"
+            box.collective("allreduce_", group=group, by=by, sequence_nr=number, state=state, sizes=[4], nbytes=16)
+    inner = [(f"fit.<locals>.{frame}", program, at)] if frame is not None else []
+    outer = line.count("\n")
+    stack = [library, ("step", program, 2), *inner, ("fit", program, at), ("main", program, 6 + outer)]
+    job.boxes[0].at(7000).exception("RuntimeError", CLOSED, stack).exit(1)
+    job.endings[0] = {"exit_code": 1}
+    job.done(1)
+    return build_report(job.job(run))
+
+
+@pytest.mark.parametrize(
+    ("line", "frame"),
+    [
+        ("return [step(batch) for batch in data]", "<listcomp>"),
+        ("return [step(batch) for batch in data]", None),
+        ("return {step(batch) for batch in data}", "<setcomp>"),
+        ("return {n: step(batch) for n, batch in enumerate(data)}", "<dictcomp>"),
+        ("return sum(step(batch) for batch in tqdm(data))", "<genexpr>"),
+        ("return [batch for batch in data if step(batch)]", "<listcomp>"),
+    ],
+)
+def test_comprehension_is_a_loop(line: str, frame: str | None, run: Path) -> None:
+    """Its rounds are those of what it goes through; before Python 3.12 it has a frame of its own."""
+    said = summary(left_step(run, line, frame))
+    where = "the loop of line 4 may depend on the rank (line 6: `torch.arange(9)[rank::world]`), as that gives each"
+    assert where in said
+
+
+def test_loop_of_a_comprehension_begins_at_its_for(run: Path) -> None:
+    """Of several lines; the call is in one above."""
+    said = summary(left_step(run, "return [\n        step(batch)\n        for batch in data\n    ]", "<listcomp>", 5))
+    assert "the loop of line 6 may depend on the rank (line 9: `torch.arange(9)[rank::world]`)" in said
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "return [batch for batch in step(data)]",
+        "return [float(batch) for batch in step(data)]",
+        "return step([batch for batch in data])",
+        "return step([float(batch) for batch in data][0])",
+    ],
+)
+def test_head_of_a_comprehension_is_called_once(line: str, run: Path) -> None:
+    """Neither is what a comprehension is only passed to."""
+    assert "the rounds of the loop" not in summary(left_step(run, line))
