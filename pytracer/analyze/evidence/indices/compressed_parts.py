@@ -17,7 +17,7 @@ from pytracer.analyze.evidence.indices.kept_offsets import kept_offsets
 from pytracer.analyze.evidence.indices.sparse_source import SparseSource, sparse_source
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.lifetime.where_made import own_line
-from pytracer.analyze.evidence.operators.operator import Operator, find_operator, runs_sparse
+from pytracer.analyze.evidence.operators.operator import Operator, OperatorTensor, find_operator, runs_sparse
 from pytracer.analyze.platform.instruction import signed
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Argument, Storage
@@ -36,7 +36,7 @@ class WrongPart(msgspec.Struct, frozen=True):
 
     `limit`: what plain indices must be below, and what pointers must end at; None where that is not known.
     `entry`: of pointers whose values are not, the entry that was read, counted from 0.
-    `exact`: the values are recorded, of memory that is surely this tensor's, and lead to the access.
+    `exact`: the values are recorded, of memory that is surely this tensor's, and lead out of what was accessed.
     """
 
     part: Part
@@ -66,7 +66,7 @@ def wrong_part(view: ProcessView) -> WrongPart | None:
         return None
     if kept_offsets(operator) is not None:
         return None
-    pointers, plain = _roles(operator)
+    pointers, plain = _roles(operator, source)
     entries = {item.elements for item in plain}
     last = max((item.maximum or 0 for item in pointers), default=0)
     if pointers and len(entries) == 1 and last > max(entries):
@@ -82,13 +82,26 @@ def _is_product(view: ProcessView) -> bool:
 # ---- the parts that are recorded
 
 
-def _roles(operator: Operator) -> tuple[list[Argument], list[Argument]]:
-    """Integer tensors that native code had: those that may be the pointers, and all others."""
+def _roles(operator: Operator, source: SparseSource) -> tuple[list[Argument], list[Argument]]:
+    """Integer tensors that may be the pointers, and all others: those that native code had, and those that the
+    constructor was given where its function is still running.
+    """
     rows = {item.sizes[0] for item in _matrices(operator)}
-    found = [item.item for item in operator.tensors if item.item.is_integer and item.item.how != "held"]
-    known = [item for item in found if item.dimensions == 1 and item.elements and item.minimum is not None]
-    pointers = [item for item in known if item.elements - 1 in rows and item.minimum == 0]
-    return pointers, [item for item in known if item not in pointers]
+    given = source.indices if source.spot.depth is not None else ()
+    known = [
+        item
+        for item in operator.tensors
+        if item.item.is_integer and item.item.dimensions == 1 and item.item.elements and item.item.minimum is not None
+        if item.item.how != "held" or item.name in given
+    ]
+    pointers = [item for item in known if _may_count(item, rows, given)]
+    return [item.item for item in pointers], [item.item for item in known if item not in pointers]
+
+
+def _may_count(item: OperatorTensor, rows: set[int], given: Sequence[str]) -> bool:
+    if item.name in given:
+        return item.name == given[0]
+    return item.item.elements - 1 in rows and item.item.minimum == 0
 
 
 def _matrices(operator: Operator) -> list[Argument]:
@@ -108,9 +121,8 @@ def _of_indices(
     _, low, high = ranges.pop()
     if low is None or high is None or (low >= 0 and high < dense.rows):
         return None
-    row = signed(view.place.addr - dense.base) // dense.row_bytes
-    own = any(_is_own(view, source, item) for item in plain)
-    return WrongPart("indices", source, low, high, dense.rows, exact=own and low <= row <= high)
+    own = any(_is_own(view, source, item) for item in plain)  # which row it was is not: products of 32 bits wrap
+    return WrongPart("indices", source, low, high, dense.rows, exact=own)
 
 
 def _dense(view: ProcessView, operator: Operator) -> _Dense | None:

@@ -25,7 +25,7 @@ def part_name(found: WrongPart) -> str:
 def part_summary(view: ProcessView, found: WrongPart) -> str:
     """What stands behind the colon: what is wrong about which tensor, the line that computes it, and who checks it."""
     kind = "CSC" if found.source.is_by_column else "CSR"
-    of = f"the {part_name(found)} of the sparse {kind} tensor `{found.source.name}` {_values(found)}"
+    of = f"the {part_name(found)} of the sparse {kind} tensor {found.source.names} {_values(found)}"
     origin = _origin(view, found)
     computed = f" ({_computed(view, found, origin)})" if origin is not None else ""
     return f"{of}{computed}; {_constructor(view, found)} does not check them"

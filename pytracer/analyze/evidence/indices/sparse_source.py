@@ -58,6 +58,12 @@ class SparseSource(msgspec.Struct, frozen=True):
     line: int
     direct: bool = True  # the variable is what the constructor returned, not what was converted from it
     discarded: DiscardedIds | None = None
+    also: tuple[str, ...] = ()  # other variables of the failing line that the same line made
+
+    @property
+    def names(self) -> str:
+        """`` `a` or `b` ``: which of them is meant is not known."""
+        return " or ".join(f"`{item}`" for item in (*self.also, self.name))
 
     @property
     def is_compressed(self) -> bool:
@@ -85,7 +91,7 @@ def sparse_source(view: ProcessView) -> SparseSource | None:
     spot = back.spot(0)
     if spot is None:
         return None
-    found = {}
+    found: dict[tuple[str | None, int], SparseSource] = {}
     files = program_files(view.process.snapshot, frames)
     line = frames[0].line
     for name in (*names_of_line(tree, line), *attributes_of_line(tree, line), *items_of_line(tree, line)):
@@ -93,7 +99,10 @@ def sparse_source(view: ProcessView) -> SparseSource | None:
         made = _constructed(back, node, spot) or _held(files, back, node, spot) if name not in _PLAIN else None
         source = _source(back, name, *made) if made is not None else None
         if source is not None:
-            found[source.spot.file, source.line] = source
+            place = (source.spot.file, source.line)
+            first = found.get(place)
+            also = (*first.also, first.name) if first is not None else ()
+            found[place] = structs.replace(source, also=also)
     return next(iter(found.values())) if len(found) == 1 else None
 
 
@@ -116,7 +125,8 @@ def _held(files: Files, back: Slice, node: ast.expr, spot: Spot) -> tuple[Made, 
     """As `_constructed`, through lists and loops: where every line that may have made it is the same constructor's."""
     found = [_constructed(back, item.node, item.spot) for item in makers(files, back, node, spot)]
     first = found[0] if found else None
-    return first if first is not None and all(item is not None and item[0].node is first[0].node for item in found) else None
+    same = first is not None and all(item is not None and item[0].node is first[0].node for item in found)
+    return first if same else None
 
 
 def _source(back: Slice, name: str, made: Made, direct: bool) -> SparseSource | None:
