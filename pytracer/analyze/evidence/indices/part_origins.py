@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from itertools import pairwise
 
 import msgspec
 from msgspec import structs
@@ -16,13 +17,14 @@ from pytracer._text import shortened
 from pytracer.analyze.evidence.indices.sparse_source import SparseSource
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.lifetime.where_made import place_of
+from pytracer.analyze.evidence.slicing.bindings import last_binding
 from pytracer.analyze.evidence.slicing.elements import way_of
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.slicing.written_files import reads_file, written
 from pytracer.analyze.evidence.syntax.calls import called_name
-from pytracer.analyze.evidence.syntax.names import names_of
+from pytracer.analyze.evidence.syntax.names import names_of, variable
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, statement_at
 from pytracer.analyze.naming import LineWords
 from pytracer.analyze.view import ProcessView
@@ -54,14 +56,23 @@ class PartOrigin(msgspec.Struct, frozen=True):
         return place_of(view, self.spot.file, self.spot.line)
 
 
-def part_origin(view: ProcessView, source: SparseSource, text: str) -> PartOrigin | None:
-    """Of one of the arguments of the constructor; None where the constructor's own line computes it."""
+def part_origin(view: ProcessView, source: SparseSource, text: str, *, through_files: bool) -> PartOrigin | None:
+    """Of one of the arguments of the constructor; None where the constructor's own line computes it.
+
+    `through_files`: the line that wrote the file that it is read from. Otherwise the last one that picks it out of
+    something else: ids in a file are as right as others until something takes them for positions.
+    """
     frames = program_frames(view)
     back = Slice(view.process.snapshot, frames)
     node, spot = _last(back, ast.parse(text, mode="eval").body, structs.replace(source.spot, line=source.line))
     name = next((item for item, _ in _variables(back, text, source)), None)
     if spot.file == source.spot.file and spot.line == source.line:
         return None
+    if not through_files:
+        picked = next(
+            _picked(back, ast.parse(text, mode="eval").body, structs.replace(source.spot, line=source.line)), None
+        )
+        return _origin(name, *(picked or (node, spot)))
     call = node if isinstance(node, ast.Call) and reads_file(node) else None
     saved = written(program_files(view.process.snapshot, frames), back, call, None, spot) if call is not None else None
     if saved is None:
@@ -88,6 +99,19 @@ def _last(back: Slice, node: ast.expr, spot: Spot) -> tuple[ast.expr, Spot]:
         if not isinstance(node, (ast.Name, ast.Attribute, ast.Call)):
             break
     return node, spot
+
+
+def _picked(back: Slice, node: ast.expr, spot: Spot) -> Iterator[tuple[ast.expr, Spot]]:
+    """The lines of one function, from the constructor back, that set a variable on the way to a part of another."""
+    way = [*way_of(back, node, spot)]
+    for place, ((item, before), (_, at)) in enumerate(pairwise(way)):
+        if not isinstance(item, ast.Name) or before.scope is not at.scope or before.line <= at.line:
+            continue
+        last = last_binding(before.scope, item.id, before.line)
+        into_another = place + 2 < len(way) and way[place + 2][1].scope is not at.scope
+        value = last[1] if last is not None and last[0] == at.line else None
+        if isinstance(value, ast.Subscript) and not into_another and variable(value.value) != item.id:  # no new order
+            yield value, at
 
 
 def _variables(back: Slice, text: str, source: SparseSource) -> Iterator[tuple[str, Spot]]:

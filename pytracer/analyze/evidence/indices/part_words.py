@@ -117,4 +117,4 @@ def _text(found: WrongPart) -> str:
 
 
 def _origin(view: ProcessView, found: WrongPart) -> PartOrigin | None:
-    return part_origin(view, found.source, _text(found))
+    return part_origin(view, found.source, _text(found), through_files=found.part == "pointers")

@@ -69,8 +69,8 @@ def crashed(
     view = view_of(folder, source, line)
     failing = view.crash.python_stack[0]
     if source is BYTES:
-        view.crash.python_stack = (PythonFrame("smooth.<locals>.<listcomp>", failing.file, 8),
-                                   PythonFrame("smooth", failing.file, 8), PythonFrame("<module>", failing.file, 10))  # fmt: skip
+        stack = [("smooth.<locals>.<listcomp>", 8), ("smooth", 8), ("<module>", 10)]
+        view.crash.python_stack = tuple(PythonFrame(name, failing.file, at) for name, at in stack)
     site = CallSite(PythonFrame("step", failing.file, line if of_line else 1))
     made = CallSite(PythonFrame("matrix", failing.file, 7 if source is IDS else 5))
     sizes = {DENSE: ROWS * WIDTH * 4, COPY: ENTRIES * 4, CROW: (ROWS + 1) * 4, RESULT: ROWS * WIDTH * 4}
@@ -131,6 +131,24 @@ def test_ids_beside_others_that_are_looked_up_are_to_be_looked_up_too(
         "(`rows = np.searchsorted(table.known, table.citing)`)."
     )
     assert "check_invariants=True there raises an error" in says
+
+
+def test_line_that_picks_the_ids_is_named_not_the_one_that_saved_their_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = """np.savetxt("cora.cites", cites)
+def load(path):
+    cites = np.loadtxt("cora.cites", dtype=np.int64)
+    rows = lookup(cites[:, 0])
+    cols = cites[:, 1]
+    cols = cols[order]
+    return rows, cols
+rows, cols = load(path)
+adj = torch.sparse_csr_tensor(crow, torch.from_numpy(cols), val, (4, 4))
+out = adj @ x
+"""
+    view = crashed(tmp_path, monkeypatch, source, 10)
+    assert "(line 5: `cols = cites[:, 1]`)" in part_summary(view, found_in(view))
 
 
 def test_ids_that_were_looked_up_are_not_told_to_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
