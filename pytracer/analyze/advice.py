@@ -20,6 +20,7 @@ BUGS = frozenset(
         *("use-after-free", "stale-grad", "storage-swapped", "collective-buffer-freed", "unmapped-storage"),
         "unmapped-memory",
         "unchecked-view",
+        "sparse-indices",
         *("freed-meanwhile", "memory-not-inherited", "forked-kernel"),
         *("out-of-bounds", "wrong-index", "runaway-access", "guard-damage", "oversized-tensor"),
         *("null-dereference", "wild-pointer", "stack-overflow", "read-only-memory", "device-pointer-on-host"),

@@ -54,6 +54,7 @@ from pytracer.analyze.rules.memory.out_of_bounds import OutOfBounds
 from pytracer.analyze.rules.memory.oversized_tensor import OversizedTensor
 from pytracer.analyze.rules.memory.read_only_memory import ReadOnlyMemory
 from pytracer.analyze.rules.memory.runaway_access import RunawayAccess
+from pytracer.analyze.rules.memory.sparse_indices import SparseIndices
 from pytracer.analyze.rules.memory.stack_overflow import StackOverflow
 from pytracer.analyze.rules.memory.stale_grad import StaleGrad
 from pytracer.analyze.rules.memory.storage_swapped import StorageSwapped
@@ -88,6 +89,7 @@ RULES: tuple[AnyRule, ...] = (
     MemoryNotInherited(),
     UnmappedStorage(),
     UncheckedViewRule(),
+    SparseIndices(),
     WrongIndex(),
     RunawayAccess(),
     OutOfBounds(),

@@ -20,10 +20,13 @@ from pytracer.analyze.evidence.indices.kept_offsets import kept_offsets
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.lifetime.where_made import place_of
 from pytracer.analyze.evidence.operators.operator import find_operator, is_of_torch
+from pytracer.analyze.evidence.slicing.files import program_files
+from pytracer.analyze.evidence.slicing.keepers import Files
+from pytracer.analyze.evidence.slicing.makers import makers
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Made, Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
-from pytracer.analyze.evidence.syntax.lines import attributes_of_line, names_of_line
+from pytracer.analyze.evidence.syntax.lines import attributes_of_line, items_of_line, names_of_line
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Argument
@@ -55,11 +58,22 @@ class SparseSource(msgspec.Struct, frozen=True):
     line: int
     direct: bool = True  # the variable is what the constructor returned, not what was converted from it
     discarded: DiscardedIds | None = None
+    also: tuple[str, ...] = ()  # other variables of the failing line that the same line made
+
+    @property
+    def names(self) -> str:
+        """`` `a` or `b` ``: which of them is meant is not known."""
+        return " or ".join(f"`{item}`" for item in (*self.also, self.name))
 
     @property
     def is_compressed(self) -> bool:
         """Whether its first indices are pointers into the others."""
         return len(self.indices) > 1 and CONSTRUCTORS[self.constructor] > 1
+
+    @property
+    def is_by_column(self) -> bool:
+        """Of a CSC tensor: its plain indices are rows."""
+        return "csc_tensor" in self.constructor
 
     def unchecked_words(self, view: ProcessView) -> str:
         """`` the indices of `graph`, which torch.sparse_csr_tensor() at line 21 does not check ``."""
@@ -77,12 +91,18 @@ def sparse_source(view: ProcessView) -> SparseSource | None:
     spot = back.spot(0)
     if spot is None:
         return None
-    found = {}
-    for name in (*names_of_line(tree, frames[0].line), *attributes_of_line(tree, frames[0].line)):
-        made = _constructed(back, ast.parse(name, mode="eval").body, spot) if name not in _PLAIN else None
+    found: dict[tuple[str | None, int], SparseSource] = {}
+    files = program_files(view.process.snapshot, frames)
+    line = frames[0].line
+    for name in (*names_of_line(tree, line), *attributes_of_line(tree, line), *items_of_line(tree, line)):
+        node = ast.parse(name, mode="eval").body
+        made = _constructed(back, node, spot) or _held(files, back, node, spot) if name not in _PLAIN else None
         source = _source(back, name, *made) if made is not None else None
         if source is not None:
-            found[source.spot.file, source.line] = source
+            place = (source.spot.file, source.line)
+            first = found.get(place)
+            also = (*first.also, first.name) if first is not None else ()
+            found[place] = structs.replace(source, also=also)
     return next(iter(found.values())) if len(found) == 1 else None
 
 
@@ -99,6 +119,14 @@ def _constructed(back: Slice, node: ast.AST, spot: Spot) -> tuple[Made, bool] | 
             return None
         node, spot = call.func.value, made.spot
     return None
+
+
+def _held(files: Files, back: Slice, node: ast.expr, spot: Spot) -> tuple[Made, bool] | None:
+    """As `_constructed`, through lists and loops: where every line that may have made it is the same constructor's."""
+    found = [_constructed(back, item.node, item.spot) for item in makers(files, back, node, spot)]
+    first = found[0] if found else None
+    same = first is not None and all(item is not None and item[0].node is first[0].node for item in found)
+    return first if same else None
 
 
 def _source(back: Slice, name: str, made: Made, direct: bool) -> SparseSource | None:
@@ -154,7 +182,7 @@ def sparse_advice(view: ProcessView, source: SparseSource) -> str:
         return (
             f"Number the ids of `{ids[0]}` from 0 on before {at}: `_, {ids[0]} = torch.unique({ids[0]}, "
             f"return_inverse=True)`. The size counts its different values (line {ids[1]}), but the indices of {made} "
-            f"are the values themselves, unchecked. {_checked(source)}"
+            f"are the values themselves, unchecked. {checked_words(source)}"
         )
     rows = ""
     if source.is_compressed and len(source.indices) > 1:
@@ -164,11 +192,16 @@ def sparse_advice(view: ProcessView, source: SparseSource) -> str:
     found = source.discarded.advice if source.discarded is not None else ""
     return (
         f"{found}Compare {each} of {indices} with {size} at {at}, where torch.{source.constructor}() makes {made} "
-        f"and does not check them.{rows} {_checked(source)}"
+        f"and does not check them.{rows} {checked_words(source)}"
     )
 
 
-def _checked(source: SparseSource) -> str:
+def is_told_otherwise(view: ProcessView, source: SparseSource) -> bool:
+    """Whether a line of the program is known that threw the right indices away, or counts what they are."""
+    return source.discarded is not None or _counted(view, source) is not None
+
+
+def checked_words(source: SparseSource) -> str:
     """Of a compressed tensor torch also refuses columns that are unsorted or repeated, which its products allow.
 
     torch 2.x, aten/src/ATen/native/sparse/ValidateCompressedIndicesCommon.h, invariant 5.6. Right ones may be so, too.
@@ -200,7 +233,7 @@ def _counted(view: ProcessView, source: SparseSource) -> tuple[str, int] | None:
 def _told(view: ProcessView, source: SparseSource, text: str, *, quoted: bool = True) -> str:
     """`` `col` (0..399811; line 31: `crow, col = ...`) ``."""
     known = []
-    item = _held(view, text)
+    item = _argument(view, text)
     if item is not None and item.minimum != item.maximum and not _may_be_overwritten(view):
         known.append(f"{item.minimum}..{item.maximum}")
     origin = _origin(view, source, text)
@@ -216,7 +249,7 @@ def _may_be_overwritten(view: ProcessView) -> bool:
     return view.fault is None or view.fault.access == "write"
 
 
-def _held(view: ProcessView, name: str) -> Argument | None:
+def _argument(view: ProcessView, name: str) -> Argument | None:
     operator = find_operator(view)
     named = [item.item for item in (operator.tensors if operator is not None else ()) if item.name == name]
     return next((item for item in named if item.minimum is not None), None)

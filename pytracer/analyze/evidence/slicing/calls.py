@@ -51,7 +51,15 @@ def _part(value: ast.expr, key: int | str) -> ast.expr:
 def call_of(
     tree: ast.Module, line: int, function: ast.FunctionDef | ast.AsyncFunctionDef, owner: ast.ClassDef | None
 ) -> ast.Call | None:
-    """The call of a line that led into a function."""
+    """The call of a line that led into a function; None where several may have."""
+    found = calls_that_lead(tree, line, function, owner)
+    return found[0] if len(found) == 1 else None
+
+
+def calls_that_lead(
+    tree: ast.Module, line: int, function: ast.FunctionDef | ast.AsyncFunctionDef, owner: ast.ClassDef | None
+) -> list[ast.Call]:
+    """The calls of a line that may have led into a function."""
     calls = calls_on(tree, line)
     named = [item for item in calls if called_name(item) == function.name]
     if function.name == "__init__" and owner is not None:
@@ -66,7 +74,7 @@ def call_of(
             for item in calls
             if (variable(item.func) not in others or isinstance(item.func, ast.Call)) and _fits(item, function)
         ]
-    return named[0] if len(named) == 1 else None
+    return named
 
 
 def _applies(call: ast.Call, name: str) -> bool:

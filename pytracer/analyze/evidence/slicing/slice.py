@@ -19,6 +19,7 @@ from pytracer.analyze.evidence.slicing.calls import (
     MADE_ON_CALL,
     argument_of,
     call_of,
+    calls_that_lead,
     method_of,
     parsed_option,
     same_object,
@@ -34,6 +35,7 @@ from pytracer.analyze.evidence.syntax.reaching import ENTRY, places_that_bind, r
 from pytracer.analyze.evidence.syntax.scopes import (
     class_around,
     default_of,
+    only_reads_around,
     own_nodes,
     parameters,
     runs,
@@ -70,6 +72,8 @@ class Slice:
         tree = syntax_tree(self._snapshot, frame)
         if frame is None or tree is None or frame.line is None:
             return None
+        if (frame.function or "").rpartition(".")[2] == "<lambda>" and only_reads_around(tree, frame.line):
+            return self._around(frame, tree, depth)
         if not runs(tree, scope_of(tree, frame.line), frame.line, frame.function):
             return None
         found = Spot(frame.file, tree, scope_of(tree, frame.line), frame.line, depth)
@@ -79,6 +83,12 @@ class Slice:
                 structs.replace(found, depth=outer.depth) if outer is not None and outer.scope is found.scope else found
             )
         return found
+
+    def _around(self, frame: PythonFrame, tree: ast.Module, depth: int) -> Spot | None:
+        """The running function that a lambda of one line is written in: it has its variables as they are now."""
+        scope = scope_of(tree, frame.line or 0)
+        outer = (self.spot(at) for at in range(depth + 1, len(self._frames)))
+        return next((item for item in outer if item is not None and item.scope is scope), None)
 
     def made(self, node: ast.AST, spot: Spot, *, calls: bool) -> Made:
         """As far back as it is certain. `calls`: also through what functions of the program return."""
@@ -132,7 +142,7 @@ class Slice:
             return None
         called = spot.call or self._caller(function, spot)
         if called is None:
-            return None
+            return self._passed_by_each(function, name, spot)
         call, outer = called
         value = argument_of(call, function, name)
         if value is not None:
@@ -141,12 +151,27 @@ class Slice:
         default = default_of(function, name)
         return (default, spot) if default is not None and not spread else None
 
+    def _passed_by_each(
+        self, function: ast.FunctionDef | ast.AsyncFunctionDef, name: str, spot: Spot
+    ) -> tuple[ast.AST, Spot] | None:
+        """What all calls of a line that may have led into the function pass alike."""
+        outer = self.spot(spot.depth + 1) if spot.depth is not None else None
+        if outer is None or spot.depth is None or (function.name in MADE_ON_CALL and not self._is_direct(spot.depth)):
+            return None
+        line = self._frames[spot.depth + 1].line or outer.line
+        calls = calls_that_lead(outer.tree, line, function, class_around(spot.tree, function))
+        values = [argument_of(call, function, name) for call in calls]
+        first = values[0] if values else None
+        return (first, outer) if first is not None and all(_is_alike(first, item) for item in values) else None
+
     def _caller(self, function: ast.FunctionDef | ast.AsyncFunctionDef, spot: Spot) -> tuple[ast.Call, Spot] | None:
         if spot.depth is not None:
             outer = self.spot(spot.depth + 1)
             if function.name in MADE_ON_CALL and not self._is_direct(spot.depth):
                 return None
-            call = call_of(outer.tree, outer.line, function, class_around(spot.tree, function)) if outer else None
+            line = self._frames[spot.depth + 1].line if outer is not None else None  # a lambda's own
+            owner = class_around(spot.tree, function)
+            call = call_of(outer.tree, line or outer.line, function, owner) if outer is not None else None
             if call is None and self._failing is not None and self._failing[0] == spot.depth + 1:
                 call = self._failing[1] if function.name == "__init__" else None
             return (call, outer) if call is not None and outer is not None else None
@@ -405,6 +430,12 @@ class Slice:
     def defined(self, node: ast.AST, spot: Spot) -> tuple[ast.AST, Spot] | None:
         """The class or function of the program that a name means; in its other files, too."""
         return defined(self._snapshot, node, spot)
+
+
+def _is_alike(first: ast.expr, other: ast.expr | None) -> bool:
+    """Whether both are the same variable, or the same attribute of one."""
+    plain = isinstance(first, (ast.Name, ast.Attribute))
+    return plain and other is not None and ast.unparse(first) == ast.unparse(other)
 
 
 def _yields(node: ast.AST) -> bool:

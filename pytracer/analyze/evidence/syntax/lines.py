@@ -17,6 +17,19 @@ def names_of_line(tree: ast.Module, line: int) -> list[str]:
     return list(dict.fromkeys(name for part in _read_on(tree, line) for name in names_of(part)))
 
 
+def items_of_line(tree: ast.Module, line: int) -> list[str]:
+    """Variables of the comprehensions of the statement, which `names_of_line` leaves out."""
+    found = [
+        name.id
+        for part in _read_on(tree, line)
+        for item in ast.walk(part)
+        if isinstance(item, ast.comprehension)
+        for name in ast.walk(item.target)
+        if isinstance(name, ast.Name)
+    ]
+    return list(dict.fromkeys(found))
+
+
 def attributes_of_line(tree: ast.Module, line: int) -> list[str]:
     """Attributes of attributes and of variables that the statement reads: `self.graph.adj`, `batch.adj`."""
     found = []

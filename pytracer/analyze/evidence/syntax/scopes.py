@@ -102,6 +102,12 @@ def runs(tree: ast.Module, scope: Scope, line: int, function: str | None) -> boo
     return name == getattr(scope, "name", None) or not any(spans(item, line) for item in named)
 
 
+def only_reads_around(tree: ast.Module, line: int) -> bool:
+    """Whether the only lambda of a line has that line alone and no parameters: all its variables are others'."""
+    found = [item for item in _functions(tree) if isinstance(item, ast.Lambda) and spans(item, line)]
+    return len(found) == 1 and found[0].end_lineno == found[0].lineno and not all_parameters(found[0])
+
+
 def second_parameter(scope: Scope) -> str | None:
     """Of a method that takes one argument beside `self`: that."""
     return next(iter(parameters(scope)[1:]), None)

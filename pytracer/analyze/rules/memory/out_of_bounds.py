@@ -31,6 +31,7 @@ from pytracer.analyze.address_space.operands import COMPUTED, ROWS
 from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.at_fault import of_expanded, of_row, of_unfit
 from pytracer.analyze.evidence.guard_mode import guard_confidence, guard_evidence
+from pytracer.analyze.evidence.indices.compressed_parts import wrong_part
 from pytracer.analyze.evidence.indices.index_origins import index_advice
 from pytracer.analyze.evidence.indices.reached_row import ReachedRow, reached_row
 from pytracer.analyze.evidence.indices.row_words import row_advice, row_evidence, row_headline, shaped_name
@@ -89,6 +90,8 @@ class OutOfBounds(StorageFaultRule[Expanded | None]):
         """See FaultRule."""
         beside = view.place is not None and view.place.kind in ("past-storage", "before-storage")
         if not beside or wild_jump(view) is not None or (view.place is not None and view.place.found == COMPUTED):
+            return None
+        if wrong_part(view) is not None:
             return None
         behind = _behind(view)
         return Judgement("out-of-bounds", _confidence(view, behind), (view,), behind)

@@ -38,6 +38,7 @@ from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.at_fault import of_row, of_sparse, of_unfit, of_values
 from pytracer.analyze.evidence.exceptions.name_origins import passed_words
 from pytracer.analyze.evidence.heap.behind_storage import overwritten
+from pytracer.analyze.evidence.indices.compressed_parts import wrong_part
 from pytracer.analyze.evidence.indices.index_origins import index_advice
 from pytracer.analyze.evidence.indices.narrow_indices import two_indices
 from pytracer.analyze.evidence.indices.reached_row import ReachedRow, is_close, reached_row, row_in_range
@@ -104,7 +105,7 @@ class WrongIndex(StorageFaultRule[_Index]):
 
     def judge(self, view: ProcessView) -> Judgement[_Index] | None:
         """See FaultRule."""
-        if view.place is None or wild_jump(view) is not None:
+        if view.place is None or wild_jump(view) is not None or wrong_part(view) is not None:
             return None
         operator = find_operator(view)
         not_explained = view.place.kind not in _EXPLAINED

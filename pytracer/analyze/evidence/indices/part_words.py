@@ -1,0 +1,120 @@
+"""The words for a part of a compressed sparse tensor that leads out of what it counts, and for its repair."""
+
+from __future__ import annotations
+
+import ast
+
+from pytracer._text import shortened
+from pytracer.analyze.behind import Place
+from pytracer.analyze.evidence.indices.compressed_parts import WrongPart
+from pytracer.analyze.evidence.indices.part_origins import PartOrigin, byte_factor, looked_up_beside, part_origin
+from pytracer.analyze.evidence.indices.sparse_source import checked_words, is_told_otherwise, sparse_advice
+from pytracer.analyze.evidence.lifetime.where_made import place_of
+from pytracer.analyze.evidence.syntax.scopes import qualified_name
+from pytracer.analyze.view import ProcessView
+
+_SHORT = 40
+
+
+def part_name(found: WrongPart) -> str:
+    """`column indices` or `row pointers` of a CSR tensor; of a CSC tensor the other way round."""
+    plain, counting = ("row", "column") if found.source.is_by_column else ("column", "row")
+    return f"{plain} indices" if found.part == "indices" else f"{counting} pointers"
+
+
+def part_summary(view: ProcessView, found: WrongPart) -> str:
+    """What stands behind the colon: what is wrong about which tensor, the line that computes it, and who checks it."""
+    kind = "CSC" if found.source.is_by_column else "CSR"
+    of = f"the {part_name(found)} of the sparse {kind} tensor {found.source.names} {_values(found)}"
+    origin = _origin(view, found)
+    computed = f" ({_computed(view, found, origin)})" if origin is not None else ""
+    return f"{of}{computed}; {_constructor(view, found)} does not check them"
+
+
+def part_advice(view: ProcessView, found: WrongPart) -> str:
+    """What to repair at which line, and what raises an error in place of the crash."""
+    if is_told_otherwise(view, found.source):
+        return sparse_advice(view, found.source)
+    repair = _repair_pointers(view, found) if found.part == "pointers" else _repair_indices(view, found)
+    return f"{repair} {_constructor(view, found)} makes the tensor: {checked_words(found.source)}"
+
+
+def part_lines(view: ProcessView, found: WrongPart) -> tuple[Place, ...]:
+    """The lines that the words name beside the constructor's."""
+    origin = _origin(view, found)
+    if origin is None:
+        return ()
+    beside = looked_up_beside(origin) if found.part == "indices" else None
+    own = (origin.spot.file, origin.spot.line)
+    return (own, (origin.spot.file, beside[0])) if beside is not None else (own,)
+
+
+def _values(found: WrongPart) -> str:
+    """How far they go, and how far they may."""
+    if found.part == "indices":
+        side = "rows" if found.source.is_by_column else "columns"
+        return f"go from {found.low} to {found.high}, outside of its {found.limit} {side}"
+    if found.high is not None:
+        return f"end at {found.high}, beyond its {found.limit} entries"
+    return f"lead to entry {found.entry}, beyond the {found.limit} that it has"
+
+
+def _computed(view: ProcessView, found: WrongPart, origin: PartOrigin) -> str:
+    """`` line 34: `self.cols = table.cited[order]` ``; with the factor that makes them bytes."""
+    factor = byte_factor(origin) if found.part == "pointers" else None
+    by = f", times `{factor}`: offsets in bytes" if factor is not None else ""
+    read = f", read back at {origin.read_at}" if origin.read_at is not None else ""
+    return f"{origin.place(view)}: `{origin.text}`{by}{read}"
+
+
+def _constructor(view: ProcessView, found: WrongPart) -> str:
+    """`torch.sparse_csr_tensor() at line 44 in Graph.adjacency`."""
+    source = found.source
+    function = qualified_name(source.spot.tree, source.spot.scope, "")
+    inside = f" in {function}" if function else ""
+    return f"torch.{source.constructor}() at {place_of(view, source.spot.file, source.line)}{inside}"
+
+
+def _repair_indices(view: ProcessView, found: WrongPart) -> str:
+    origin, name = _origin(view, found), _argument(found)
+    until = f"from 0 to {(found.limit or 1) - 1}"
+    if origin is None:
+        return f"Make the values of {name} positions {until}."
+    beside = looked_up_beside(origin)
+    if beside is not None:
+        return (
+            f"Make the values at {origin.place(view)} positions {until}, as line {beside[0]} does with other ids "
+            f"(`{beside[1]}`)."
+        )
+    return f"Make the values that {origin.place(view)} computes (`{origin.text}`) positions {until}."
+
+
+def _repair_pointers(view: ProcessView, found: WrongPart) -> str:
+    origin, name = _origin(view, found), _argument(found)
+    factor = byte_factor(origin) if origin is not None else None
+    if origin is not None and factor is not None:
+        where = f"at {origin.read_at}" if origin.read_at is not None else "before it is passed"
+        return (
+            f"Divide {name} by the size of an element (`{factor}`) {where}: pointers count entries, not bytes, and the "
+            f"last one must be {found.limit}. Or leave the factor out at {origin.place(view)}, if nothing else takes "
+            "them for bytes."
+        )
+    at = f" ({origin.place(view)}: `{origin.text}`)" if origin is not None else ""
+    return f"Correct {name}{at}: it must begin at 0, never decrease, and end at {found.limit}, the number of entries."
+
+
+def _argument(found: WrongPart) -> str:
+    """The variable that the constructor is given for the part, else the expression."""
+    text = _text(found)
+    node = ast.parse(text, mode="eval").body
+    while isinstance(node, ast.Call) and len(node.args) == 1 and not isinstance(node.args[0], ast.Starred):
+        node = node.args[0]  # `torch.from_numpy(x)`
+    return f"`{shortened(ast.unparse(node), _SHORT)}`"
+
+
+def _text(found: WrongPart) -> str:
+    return found.source.indices[0 if found.part == "pointers" else 1]
+
+
+def _origin(view: ProcessView, found: WrongPart) -> PartOrigin | None:
+    return part_origin(view, found.source, _text(found), through_files=found.part == "pointers")
