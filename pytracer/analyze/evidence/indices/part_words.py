@@ -26,8 +26,11 @@ def part_summary(view: ProcessView, found: WrongPart) -> str:
     """What stands behind the colon: what is wrong about which tensor, the line that computes it, and who checks it."""
     kind = "CSC" if found.source.is_by_column else "CSR"
     of = f"the {part_name(found)} of the sparse {kind} tensor {found.source.names} {_values(found)}"
-    origin = _origin(view, found)
+    origin, lost = _origin(view, found), found.source.discarded
     computed = f" ({_computed(view, found, origin)})" if origin is not None else ""
+    if lost is not None and found.part == "indices":
+        at = place_of(view, lost.file, lost.line)
+        computed = f" ({at} in {lost.function}, `{lost.text}`, throws the new numbers away)"
     return f"{of}{computed}; {_constructor(view, found)} does not check them"
 
 
