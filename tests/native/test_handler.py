@@ -330,7 +330,7 @@ def test_garbage_node_name_is_left_out(native: Native) -> None:
 
 def test_threads_that_crash_together_leave_one_report(native: Native) -> None:
     """One thread reports; the others leave a line each in ALSO_CRASHED; the process ends soon; the status is right."""
-    for probe in ("", "t.testing_slow_probe(300)\n"):
+    for probe in ("", "t.testing_slow_probe(700)\n"):
         native.run = native.run.with_name(f"run{len(probe)}")
         start = time.monotonic()
         done = native.child(f"{probe}t.testing_crash_together(8)")
