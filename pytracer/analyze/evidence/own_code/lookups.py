@@ -74,6 +74,15 @@ class Lookup:
         return f"the range of `{self.variable}`" if self.of_loop else f"`{self.variable or self.text}`"
 
 
+# Of a member (`g->col[e]`), of what a function returned, of a row (`x[i][j]`): what it goes through is not told.
+_UNSEEN = re.compile(r"(?:\.|->)\s*\w+\s*\[|\)\s*(?:\[|\.\s*\w|->)|\]\s*(?:\[|->)")
+
+
+def has_unseen(statement: str) -> bool:
+    """Whether a statement also takes elements that are reached by members, calls or rows."""
+    return _UNSEEN.search(statement) is not None
+
+
 class Lookups(msgspec.Struct, frozen=True):
     """All elements that the line at `place` (`ops.c:10`) takes, the first one first. `statement`: its text."""
 

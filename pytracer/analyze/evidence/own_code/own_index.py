@@ -12,7 +12,7 @@ import msgspec
 
 from pytracer._text import list_words, shortened
 from pytracer.analyze.evidence.own_code.c_text import Function, function_around, statement_at, without_comments
-from pytracer.analyze.evidence.own_code.lookups import Lookup, lookups
+from pytracer.analyze.evidence.own_code.lookups import Lookup, has_unseen, lookups
 from pytracer.analyze.evidence.own_code.made_memory import MadeMemory, made_memory
 from pytracer.analyze.evidence.own_code.native_bounds import LOOP, running_frame
 from pytracer.analyze.evidence.own_code.native_source import own_source
@@ -40,6 +40,7 @@ class OwnIndex(msgspec.Struct, frozen=True):
     file: str | None = None
     written: WritingLine | None = None
     is_compared: bool = False
+    is_counted: bool = False  # whether the function asks how many numbers were there to be read
 
     def summary(self, value: int) -> str:
         """Behind the place in a headline."""
@@ -64,14 +65,18 @@ class OwnIndex(msgspec.Struct, frozen=True):
         if self.written is not None:
             return (
                 f"Number from 0 to {last} what {self.written.line} (`{self.written.text}`) writes to `{self.file}`: "
-                f"{value} was read from there, and is used as an index of `{self.array}`. Keys and ids of another "
-                f"kind have to be mapped to 0..N-1 there. {check}"
+                f"{value} was read from there{self._unless}, and is used as an index of `{self.array}`. Keys and ids "
+                f"of another kind have to be mapped to 0..N-1 there. {check}"
             )
         of_array = f"`{self.array}` has `{self.count}` elements ({self.made_at}). {check}"
         if self.read_at is None:
             return f"Check where {self._which} comes from: it was {value}, and {of_array}"
         file = f"`{self.file}`" if self.file is not None else "the file"
-        return f"Check the numbers in {file} that {self.read_at} reads: {value} is one of them, and {of_array}"
+        return f"Check the numbers in {file} that {self.read_at} reads: {value} is one of them{self._unless}, and {of_array}"
+
+    @property
+    def _unless(self) -> str:
+        return "" if self.is_counted else " (unless it has fewer numbers than are read)"
 
     @property
     def _which(self) -> str:
@@ -82,7 +87,7 @@ def own_index(view: ProcessView) -> OwnIndex | None:
     """Of the innermost function of the program's own; None where the line may have used another array or index."""
     frame, found = running_frame(view), lookups(view)
     source = own_source(frame) if frame is not None else None
-    if found is None or source is None or source[0].line is None:
+    if found is None or source is None or source[0].line is None or has_unseen(found.statement):
         return None
     file, number, lines = source[0].file or "", source[0].line, source[1]
     text = without_comments("\n".join(lines))
@@ -117,7 +122,13 @@ def _of(
         one.file if one is not None else None,
         _written(view, one),
         any(_is_compared(text[around.body : place], item) for item in indices),
+        one is not None and _is_counted(text.split("\n")[one.line - 1]),
     )
+
+
+def _is_counted(line: str) -> bool:
+    """`fscanf(...) != 3`, `(got = fread(...)) < n`."""
+    return re.search(r"\b(?:f?scanf|fread|read)\s*\(.*\)\s*(?:[<>]=?|[!=]=)", line) is not None
 
 
 def _is_compared(before: str, index: str) -> bool:

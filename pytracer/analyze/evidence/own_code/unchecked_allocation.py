@@ -26,6 +26,7 @@ from pytracer.analyze.evidence.own_code.c_text import (
     statement_at,
     without_comments,
 )
+from pytracer.analyze.evidence.own_code.lookups import has_unseen
 from pytracer.analyze.evidence.own_code.made_memory import MadeMemory, made_memory
 from pytracer.analyze.evidence.own_code.native_bounds import LOOP, NAME, running_frame
 from pytracer.analyze.evidence.own_code.native_source import own_source
@@ -39,10 +40,12 @@ _USES = re.compile(
 _FILLS = re.compile(r"\bmem(?:set|cpy|move)\s*\(\s*(?P<name>[A-Za-z_]\w*)\s*,")
 _ELEMENT = r"(?:\s*(?:\[(?:[^\[\]]|\[[^\[\]]*\])*\]|(?:->|\.)\s*\w+))+"
 _WRITES = rf"(?<![\w.>])@{_ELEMENT}\s*(?:[-+*/|&^]?=(?!=)|\+\+|--)|\*\s*@\s*=(?!=)"
+_SET_ONLY = rf"(?<![\w.>])@{_ELEMENT}\s*=(?!=)|\*\s*@\s*=(?!=)"
 _CONDITION = re.compile(r"^\s*(?:\w+\s*:\s*)?(?:if|else|while|for|do|switch|case)\b|^[^(]*\)|[?]")
 _MAKERS = ("malloc", "calloc", "realloc", "aligned_alloc")
 _QUOTED, _MOST_ROUNDS = 40, 8
 _MOST_ELEMENTS = 1 << 40
+_COMMON_ELEMENTS = 1 << 30  # malloc(0) is not null in glibc, either
 
 
 class EmptyArgument(msgspec.Struct, frozen=True):
@@ -126,13 +129,15 @@ def unchecked_allocation(view: ProcessView) -> UncheckedAllocation | None:
     around = function_around(text, place)
     end = sum(len(item) + 1 for item in plain[:number])
     inner = frame is own_frames(view)[0]
-    names = _used(view, text[place:end], inner=inner)
+    names = _used(view, text[place:end], inner=inner) if not has_unseen(text[place:end]) else []
     made = made_memory(text, names[0], place) if around is not None and len(names) == 1 else None
     if made is None or around is None or not around.body < made.at < place or made.by not in _MAKERS:
         return None
     if _is_asked(text[made.end : end if inner else place], made.name) or not _is_always(text, made, place):
         return None
     given = _Given(view, around, text[around.body : made.end], made)
+    if given.is_common(made.count):
+        return None
     return UncheckedAllocation(
         made,
         LineWords(f"{short_file(file)}:{made.line}", file, made.line),
@@ -153,7 +158,13 @@ def _used(view: ProcessView, running: str, *, inner: bool) -> list[str]:
     found = dict.fromkeys(match["name"] or match["pointed"] for match in _USES.finditer(body))
     if view.fault is not None and view.fault.access == "write":
         return [item for item in found if re.search(_WRITES.replace("@", re.escape(item)), body)]
-    return list(found)
+    return [
+        item for item in found if len(re.findall(_SET_ONLY.replace("@", re.escape(item)), body)) < _count(item, body)
+    ]
+
+
+def _count(name: str, body: str) -> int:
+    return len(re.findall(rf"(?<![\w.>]){re.escape(name)}\b", body))
 
 
 def _is_always(text: str, made: MadeMemory, place: int) -> bool:
@@ -194,6 +205,12 @@ class _Given:
     def count_of(self, name: str) -> str | None:
         """The parameter that is passed the length of an array."""
         return next((parameter for parameter, (node, _) in self._known if _is_length(node, name)), None)
+
+    def is_common(self, count: str) -> bool:
+        """Whether the size is a parameter that is passed a number of elements of which there can be as many."""
+        given = next((found for parameter, found in self._known if parameter == count.strip()), None)
+        value = self._arrays.number(*given) if given is not None else None
+        return value is not None and 0 <= value < _COMMON_ELEMENTS
 
     def numbers(self) -> Iterator[str]:
         """Those that are below 0, or that no array of this process has as many elements."""

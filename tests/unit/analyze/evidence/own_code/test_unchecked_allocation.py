@@ -171,3 +171,19 @@ def test_each_use_and_each_way_to_make_it_is_known(how: dict[str, Any], tmp_path
 )
 def test_pointer_that_is_checked_or_may_be_another_is_not_named(how: dict[str, Any], tmp_path: Path) -> None:
     assert unchecked_allocation(view_of(tmp_path, **how)) is None
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"use": "first[0] = a.kinds[2];", "access": "read"},
+        {"use": "first[0] = kinds2(2)[1];", "access": "read"},
+        {"use": "first[0] = other;", "access": "read"},
+        {"allocation": "int *first = malloc(n * sizeof(int));", "use": "first[0] = -1;"},
+    ],
+    ids=["a member is read", "what a function returns is read", "it is only set, and something was read", "n is 0"],
+)
+def test_another_pointer_of_the_line_or_a_common_size_may_be_it(how: dict[str, Any], tmp_path: Path) -> None:
+    """The look-alikes; malloc(0) is not null in glibc."""
+    how = {**how, "given": "xyz, kinds, 0, 0.5, keep"} if "allocation" in how else how
+    assert unchecked_allocation(view_of(tmp_path, **how)) is None
