@@ -1,7 +1,8 @@
 """A loop's condition that asks what the program changes on one rank alone, such as a count of epochs without progress.
 
 `if is_main and better: self.bad = 0`, `else: self.bad += 1`: on the other ranks it grows in each round, so that these
-leave `while self.bad < self.patience` first. All lines of the program that change it are looked at.
+leave `while self.bad < self.patience` first. All lines of the program that set it are looked at; what a function
+changes that the loop does not call, such as a start of the log, is no reason.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ from msgspec import structs
 
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.slicing.asked_states import AskedState, asked_states, is_shared_anywhere
+from pytracer.analyze.evidence.slicing.callers import only_function
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.rank_sides import RankSide, rank_side
 from pytracer.analyze.evidence.slicing.slice import Slice
+from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.loops import Loop
 from pytracer.analyze.evidence.syntax.ranks import is_for_one_rank
 from pytracer.analyze.evidence.syntax.scopes import Scope, scope_of, spans
@@ -25,13 +28,14 @@ from pytracer.analyze.naming import line_in
 from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import PythonFrame
 
-_Kind = Literal["reset", "counted", "set"]
+_Kind = Literal["reset", "counted"]
 _FIRST = frozenset({"__init__", "__new__", "__post_init__", "<module>"})
+_MOST_FUNCTIONS = 64
 _Statement = ast.Assign | ast.AugAssign | ast.AnnAssign
 
 
 class OneRankState(msgspec.Struct, frozen=True):
-    """`name`: what is asked. `kind`: one rank alone sets it back, counts it, or sets it, by `line`.
+    """`name`: what is asked. `kind`: one rank alone sets it back, or counts it, by `line`.
 
     `rank`: that does; `branch`: the `if`; `limit`: what it is compared with; `text`: of the statement.
     """
@@ -52,9 +56,7 @@ class OneRankState(msgspec.Struct, frozen=True):
         reaches = f"it reaches `{self.limit}`" if self.limit else "it ends the loop"
         if self.kind == "reset":
             return f"`{self.name}` is set to {self.value} {only}, so {reaches} on the others"
-        if self.kind == "counted":
-            return f"`{self.name}` is counted {only}, so {reaches} there alone"
-        return f"`{self.name}` is set to `{self.value}` {only}"
+        return f"`{self.name}` is counted {only}, so {reaches} there alone"
 
     @property
     def advice(self) -> str:
@@ -131,10 +133,17 @@ def _one_rank(
         return None
     kind, change = found
     side = found[1].side
+    if kind == "reset" and not change.is_plain:
+        return None  # it may be further than what the others have counted
+    counts = [item for item in changes if item.counts and item is not change] if kind == "reset" else [change]
+    called = _called_in(files, loop)
+    if not _is_in_round(change, loop, called, here) or not any(
+        _is_in_round(item, loop, called, here) for item in counts
+    ):
+        return None
     if kind == "reset" and any(not item.counts and not _is_before(item, loop, files, here) for item in common):
         return None  # all ranks set it back, too
-    directed = kind != "set" or change.is_plain
-    if directed and any(side.has(rank) is (kind == "reset") for rank in left):
+    if any(side.has(rank) is (kind == "reset") for rank in left):
         return None  # it is another rank that would have left
     return OneRankState(
         source(state.node),
@@ -167,12 +176,14 @@ def _deciding(changes: Sequence[_Change]) -> tuple[_Kind, _Change] | None:
     for change in counted:
         if not any(item.counts and _is_elsewhere(item, change) for item in changes):
             return "counted", change
-    return ("set", sets[0]) if sets and not counted else None
+    return None
 
 
 def _is_elsewhere(item: _Change, change: _Change) -> bool:
     """Whether other ranks come to the one than to the other."""
-    return item.side is None or (change.side is not None and item.side.words != change.side.words)
+    if item.side is None or change.side is None:
+        return item.side is None
+    return item.side.number == change.side.number and item.side.but is not change.side.but
 
 
 def _where(change: _Change, side: RankSide) -> str:
@@ -224,6 +235,27 @@ def _is_alike(change: _Change, changes: Sequence[_Change]) -> bool:
         and (item.side is None or (item.side.rank == change.side.rank and item.side.but is not change.side.but))
         for item in changes
     )
+
+
+def _called_in(files: Mapping[str, ast.Module], loop: Loop) -> set[str]:
+    """The names of what a loop calls, and of what the program's functions among these call."""
+    found: set[str] = set()
+    waiting: list[ast.AST] = [loop]
+    for _ in range(_MOST_FUNCTIONS):
+        if not waiting:
+            break
+        for call in (item for item in ast.walk(waiting.pop(0)) if isinstance(item, ast.Call)):
+            name = called_name(call) or ""
+            own = only_function(files, name) if name not in found else None
+            found.add(name)
+            waiting += [own[1]] if own is not None else []
+    return found
+
+
+def _is_in_round(change: _Change, loop: Loop, called: set[str], here: str | None) -> bool:
+    """Whether a change is made in a round of the loop: by itself, or by a function that is called there."""
+    inside = change.file == here and spans(loop, change.statement.lineno)
+    return inside or getattr(change.scope, "name", None) in called
 
 
 def _is_before(change: _Change, loop: Loop, files: Mapping[str, ast.Module], here: str | None) -> bool:

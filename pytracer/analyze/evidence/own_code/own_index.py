@@ -72,7 +72,8 @@ class OwnIndex(msgspec.Struct, frozen=True):
         if self.read_at is None:
             return f"Check where {self._which} comes from: it was {value}, and {of_array}"
         file = f"`{self.file}`" if self.file is not None else "the file"
-        return f"Check the numbers in {file} that {self.read_at} reads: {value} is one of them{self._unless}, and {of_array}"
+        read = f"{value} is one of them{self._unless}, and {of_array}"
+        return f"Check the numbers in {file} that {self.read_at} reads: {read}"
 
     @property
     def _unless(self) -> str:

@@ -17,12 +17,11 @@ from pytracer.analyze.evidence.slicing.callers import called_function, only_func
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
 from pytracer.analyze.evidence.syntax.loops import deciding_ifs
-from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes, scope_of
+from pytracer.analyze.evidence.syntax.scopes import Scope, class_around, own_nodes, scope_of
 from pytracer.analyze.evidence.syntax.sharing import may_share
 
 Files = Mapping[str, ast.Module]
-_MOST = 24
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_MOST_NODES, _DEEPEST = 200, 24
 
 
 class AskedState(msgspec.Struct, frozen=True):
@@ -41,7 +40,24 @@ class AskedState(msgspec.Struct, frozen=True):
         """Whether an expression of a file may be the same."""
         if self.scope is not None:
             return isinstance(node, ast.Name) and node.id == self.key and scope_of(tree, node.lineno) is self.scope
-        return not isinstance(node, ast.Name) and key_of(node) == self.key
+        return not isinstance(node, ast.Name) and key_of(node) == self.key and not self._is_of_another(node, tree)
+
+    def _is_of_another(self, node: ast.AST, tree: ast.Module) -> bool:
+        """Whether both are attributes of `self`, in classes of which none is derived."""
+        own, other = _own_class(self.node, self.spot.tree), _own_class(node, tree)
+        if own is None or other is None or own is other:
+            return False
+        return other.name not in _names(own) and own.name not in _names(other)
+
+
+def _own_class(node: ast.AST, tree: ast.Module) -> ast.ClassDef | None:
+    """That of the method in which `self.x` stands."""
+    own = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
+    return class_around(tree, scope_of(tree, node.lineno)) if own and isinstance(node, ast.Attribute) else None
+
+
+def _names(kind: ast.ClassDef) -> set[str]:
+    return {ast.unparse(item) for item in kind.bases}
 
 
 def key_of(node: ast.AST) -> str | None:
@@ -89,12 +105,21 @@ class _Search:
         self.shared = False
         self._files = files
         self._seen: set[int] = set()
+        self._depth = 0
 
     def go(self, node: ast.expr, spot: Spot, limit: ast.expr | None = None) -> None:
-        """Through an expression at a place."""
-        if id(node) in self._seen or len(self._seen) > _MOST * _MOST:
+        """Through an expression at a place. What goes deeper than can be followed may be shared."""
+        if id(node) in self._seen:
             return
         self._seen.add(id(node))
+        if len(self._seen) > _MOST_NODES or self._depth >= _DEEPEST:
+            self.shared = True
+            return
+        self._depth += 1
+        self._go(node, spot, limit)
+        self._depth -= 1
+
+    def _go(self, node: ast.expr, spot: Spot, limit: ast.expr | None) -> None:
         if isinstance(node, ast.Compare) and len(node.ops) == 1:
             self.go(node.left, spot, node.comparators[0])
             self.go(node.comparators[0], spot, node.left)

@@ -9,6 +9,7 @@ import ast
 import copy
 import re
 from collections.abc import Iterator, Mapping
+from itertools import islice
 
 import msgspec
 
@@ -18,11 +19,11 @@ from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.loops import deciding_ifs
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.ranks import is_for_one_rank, one_rank_number, one_rank_words
-from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, spans_body
+from pytracer.analyze.evidence.syntax.scopes import is_parameter, own_nodes, scope_of, spans, spans_body
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _PROPERTIES = re.compile(r"property$")
-_DEPTH = 3  # callers
+_DEPTH, _MOST_CALLERS = 3, 8
 
 
 class RankSide(msgspec.Struct, frozen=True):
@@ -59,6 +60,8 @@ def rank_side(files: Mapping[str, ast.Module], file: str, line: int, depth: int 
     """
     tree = files[file]
     for branch, around in deciding_ifs(tree, line):
+        if not around and any(not spans(item, line) for item in _ifs_around(tree, branch)):
+            continue  # an `if` that leaves, below another one
         test = _resolved(files, tree, branch)
         one, below = is_for_one_rank(test), around and spans_body(branch.body, line)
         if one is None or (_asks_more(test) and not (one and below)):
@@ -68,10 +71,18 @@ def rank_side(files: Mapping[str, ast.Module], file: str, line: int, depth: int 
     own = only_function(files, scope.name) if isinstance(scope, _FUNCTIONS) and depth else None
     if own is None or own[1] is not scope:
         return None
-    sides = [rank_side(files, item.file, item.call.lineno, depth - 1) for item in calls_of(files, *own)]
-    first = sides[0] if sides else None
-    alike = all(item is not None and first is not None and item.words == first.words for item in sides)
-    return first if alike else None
+    calls = [*islice(calls_of(files, *own), _MOST_CALLERS + 1)]
+    first: RankSide | None = None
+    for item in calls if len(calls) <= _MOST_CALLERS else ():
+        side = rank_side(files, item.file, item.call.lineno, depth - 1)
+        if side is None or (first is not None and side.words != first.words):
+            return None
+        first = first or side
+    return first
+
+
+def _ifs_around(tree: ast.Module, branch: ast.If) -> list[ast.If]:
+    return [item for item, around in deciding_ifs(tree, branch.lineno) if around]
 
 
 def _asks_more(test: ast.expr) -> bool:
@@ -92,11 +103,16 @@ class _Resolver(ast.NodeTransformer):
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
         """By the only property, or the only line that sets it."""
+        if any(_has_default(tree, node.attr) for tree in self._files.values()):
+            return node
         return self._as_rank(node, [*_of_properties(self._files, node.attr), *_set_to(self._files, node.attr)])
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
         """By the only line of the function that binds it; else of the module."""
-        own = [*bindings_of(scope_of(self._tree, self._line), node.id)] or [*bindings_of(self._tree, node.id)]
+        scope = scope_of(self._tree, self._line)
+        if is_parameter(scope, node.id):
+            return node
+        own = [*bindings_of(scope, node.id)] or [*bindings_of(self._tree, node.id)]
         return self._as_rank(node, [value for _, value, index in own if index is None])
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
@@ -122,10 +138,22 @@ def _returned(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[ast.
     return (item.value for item in own_nodes(function) if isinstance(item, ast.Return))
 
 
+def _has_default(tree: ast.Module, name: str) -> bool:
+    """Whether a class has it itself, such as a dataclass: each object may have another value."""
+    parts = (part for item in ast.walk(tree) if isinstance(item, ast.ClassDef) for part in item.body)
+    return any(
+        variable(target) == name
+        for part in parts
+        if isinstance(part, (ast.Assign, ast.AnnAssign))
+        for target in (part.targets if isinstance(part, ast.Assign) else [part.target])
+    )
+
+
 def _set_to(files: Mapping[str, ast.Module], name: str) -> Iterator[ast.AST | None]:
     """`self.is_main = rank == 0`."""
     for tree in files.values():
         for item in ast.walk(tree):
             targets = item.targets if isinstance(item, ast.Assign) else []
+            targets = [item.target] if isinstance(item, ast.AnnAssign) else targets
             if any(isinstance(one, ast.Attribute) and one.attr == name and variable(one) for one in targets):
                 yield item.value  # type: ignore[attr-defined]

@@ -211,3 +211,50 @@ def test_function_that_the_inner_loop_calls_too_does_not_end_it(run: Path) -> No
     source = SAVES.replace("            self.step(batch)", "            self.step(batch) or self.evaluate(state)")
     said = summary(left(run, source))
     assert "the rounds of the loop of line 11 may depend on the rank" in said
+
+
+LOG = """class Log:
+    def __init__(self, rank):
+        self.rank = rank
+    def flush(self):
+        if self.rank == 0:
+            self.bad = 0
+"""
+OUTSIDE = with_keep("state.bad += 1") + (
+    "class More:\n    def start(self, state):\n        if state.rank == 0:\n            state.bad = 0\n"
+)
+DEFAULT = SOURCE.replace(
+    "    @property\n    def is_head(self):\n        return self.rank == 0\n", "    is_head: bool = True\n\n\n"
+)
+DRY = with_keep(
+    "if self.dry:", "    if state.rank != 0: return", "state.bad += 1", "if score > 3:", "    state.bad = 0"
+)
+LOADED = with_keep("if state.is_head:", "    state.bad = torch.load('c')['bad']", "else:", "    state.bad += 1")
+
+
+@pytest.mark.parametrize(
+    "source",
+    [OUTSIDE, DEFAULT, DRY, LOADED, with_keep("if state.rank == 0 and late():", "    state.bad = True")],
+    ids=["not in a round", "each object has its own", "below another if", "a value that is read", "it is only set"],
+)
+def test_what_does_not_make_one_rank_leave_first_is_no_reason(source: str, run: Path) -> None:
+    assert "only on rank 0" not in summary(left(run, source))
+
+
+def test_field_of_another_class_is_another_one(run: Path) -> None:
+    """Both say `self.bad`."""
+    source = SOURCE.replace("state.bad", "self.bad").replace(
+        "self.keep(state, score)", "self.log.flush(); self.bad += 1"
+    )
+    source = source.replace(KEEP.replace("state.bad", "self.bad"), KEEP.replace("state.bad", "pass; self.other"))
+    assert "only on rank 0" not in summary(left(run, source + LOG))
+
+
+def test_long_chain_of_variables_ends(run: Path) -> None:
+    """Without an error, and without a reason."""
+    chain = "".join(f"        x = g{number}(x)\n" for number in range(300))
+    source = SOURCE.replace(
+        "        while self.goes_on(state):", "        while self.goes_on(state) and self.long(state):"
+    )
+    source += f"def other():\n    pass\nclass Long:\n    def long(self, state):\n{chain}        return x\n"
+    assert "Rank 1" in summary(left(run, source))
