@@ -35,11 +35,6 @@ class MadeMemory(msgspec.Struct, frozen=True):
     end: int
     line: int
 
-    @property
-    def words(self) -> str:
-        """`` `cells` ints ``."""
-        return f"`{self.count}` {f'elements of {self.element}' if self.element else 'elements'}"
-
 
 def made_memory(text: str, name: str, place: int) -> MadeMemory | None:
     """Of the pointer that a place in a source uses; None where anything but one allocation may have set it.

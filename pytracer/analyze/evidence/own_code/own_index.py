@@ -17,7 +17,7 @@ from pytracer.analyze.evidence.own_code.made_memory import MadeMemory, made_memo
 from pytracer.analyze.evidence.own_code.native_bounds import LOOP, running_frame
 from pytracer.analyze.evidence.own_code.native_source import own_source
 from pytracer.analyze.evidence.own_code.numbers_of_file import ReadNumbers, WritingLine, numbers_read, writing_line
-from pytracer.analyze.naming import LineWords, short_file
+from pytracer.analyze.naming import LineWords, line_in
 from pytracer.analyze.view import ProcessView
 
 _QUOTED = 60
@@ -113,13 +113,13 @@ def _of(
     reads = [numbers_read(text, around, place, name) if name is not None else None for name in names]
     one = reads[0] if len(set(reads)) == 1 else None
     return OwnIndex(
-        _line(file, number),
+        line_in(file, number, None),
         around.name,
         made.name,
         shortened(made.count, _QUOTED),
-        _line(file, made.line),
+        line_in(file, made.line, None),
         indices,
-        _line(file, one.line) if one is not None else None,
+        line_in(file, one.line, None) if one is not None else None,
         one.file if one is not None else None,
         _written(view, one),
         any(_is_compared(text[around.body : place], item) for item in indices),
@@ -139,10 +139,6 @@ def _is_compared(before: str, index: str) -> bool:
 
 def _written(view: ProcessView, read: ReadNumbers | None) -> WritingLine | None:
     return writing_line(view, read.file) if read is not None and read.file is not None else None
-
-
-def _line(file: str, line: int) -> LineWords:
-    return LineWords(f"{short_file(file)}:{line}", file, line)
 
 
 def _may_fail(view: ProcessView, lookup: Lookup, body: str) -> bool:

@@ -31,7 +31,7 @@ from pytracer.analyze.evidence.own_code.made_memory import MadeMemory, made_memo
 from pytracer.analyze.evidence.own_code.native_bounds import LOOP, NAME, running_frame
 from pytracer.analyze.evidence.own_code.native_source import own_source
 from pytracer.analyze.evidence.own_code.passed_arrays import PassedArrays
-from pytracer.analyze.naming import LineWords, short_file
+from pytracer.analyze.naming import LineWords, line_in
 from pytracer.analyze.view import ProcessView
 
 _USES = re.compile(
@@ -140,8 +140,8 @@ def unchecked_allocation(view: ProcessView) -> UncheckedAllocation | None:
         return None
     return UncheckedAllocation(
         made,
-        LineWords(f"{short_file(file)}:{made.line}", file, made.line),
-        LineWords(f"{short_file(file)}:{number}", file, number),
+        line_in(file, made.line, None),
+        line_in(file, number, None),
         around.name,
         line_words(view),
         tuple(_empty(view, given)),
