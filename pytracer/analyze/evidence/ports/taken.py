@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 
 import msgspec
@@ -10,6 +11,10 @@ from pytracer.report.job import VariableReport
 
 _PREFIX = "taken port"
 _DIGITS = 20
+_REFUSED = re.compile(  # as in record/torch/taken_port.py
+    r"EADDRINUSE|[Aa]ddress (?:is )?already in use|[Ff]ailed to bind to address|[Pp]ort \d+ is.* in use"
+    r"|\[Errno 98\]|errno: 98\b"
+)
 
 
 class Holder(msgspec.Struct, frozen=True):
@@ -36,6 +41,11 @@ class TakenPort(msgspec.Struct, frozen=True):
     closing: int = 0
     holder: Holder | None = None
     count: int = 0
+
+
+def speaks_of_refusal(message: str | None) -> bool:
+    """Whether it says that an address is in use."""
+    return _REFUSED.search(message or "") is not None
 
 
 def taken_port(variables: Iterable[VariableReport] | None) -> TakenPort | None:

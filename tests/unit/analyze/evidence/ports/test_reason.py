@@ -313,6 +313,32 @@ def test_an_owner_that_ended_before_is_not_guessed(run: Path) -> None:
     assert "line 15" not in summary(report)
 
 
+@pytest.mark.parametrize("failing", ["main_loop", "handler"])
+def test_an_exception_of_other_things_is_not_of_a_port_that_the_program_had_handled(failing: str, run: Path) -> None:
+    """It is only where the handler itself raises it for that."""
+    source = (
+        "def main_loop(data):\n    raise ValueError('shapes differ')\n"
+        "def start():\n    try:\n        start_http_server(29673)\n    except OSError as error:\n"
+        "        raise ValueError('shapes differ')\n        main_loop([])\nstart()\n"
+    )
+    program = str(s.program_in(run, HEAD + source))
+    before = [
+        {
+            "type": "OSError",
+            "message": "[Errno 98] Address already in use",
+            "python_stack": [
+                {"function": "start_http_server", "file": f"{s.TORCH}/web.py", "line": 3},
+                {"function": "start", "file": program, "line": 8},
+            ],
+        }
+    ]
+    stack = [("main_loop", program, 5), ("start", program, 11)] if failing == "main_loop" else [("start", program, 10)]
+    one = Box(100, 99, argv=("python", "program.py"))
+    one.at(7000).exception("ValueError", "shapes differ", stack, variables=facts(pid=77), context=before).exit(1)
+    report = build_report(s.load(run, one))
+    assert ("listens on port 29673" in summary(report)) == (failing == "handler")
+
+
 def test_without_recorded_sockets_a_line_of_the_parent_is_probable(run: Path) -> None:
     """As with --no-values; the known crash is spoken of where no line serves there."""
     said = summary(reported(run, CLASS, []))
