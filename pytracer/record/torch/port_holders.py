@@ -33,7 +33,7 @@ class Sockets:
 
     @property
     def state(self) -> str:
-        """What keeps a server from the port."""
+        """What keeps a server from the port; "free", too, where a socket has it that is bound and does not listen."""
         return (
             "listening" if self.listening else "connected" if self.connected else "closing" if self.closing else "free"
         )

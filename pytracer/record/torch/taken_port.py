@@ -71,7 +71,7 @@ def _facts(sockets: Sockets) -> dict[str, str]:
 
 
 def _meant(sockets: dict[int, Sockets]) -> int | None:
-    """Of several, the only one at which somebody listens."""
+    """Of several, the only one at which somebody listens; sockets that are bound and do not listen are in no table."""
     if len(sockets) == 1:
         return next(iter(sockets))
     listening = [port for port, item in sockets.items() if item.listening]

@@ -31,8 +31,8 @@ class Holder(msgspec.Struct, frozen=True):
 class TakenPort(msgspec.Struct, frozen=True):
     """`state`: "listening", "connected", "closing" (TIME_WAIT) or "free", when the exception had reached the top.
 
-    `user`: the uid of whoever made the socket. `holder`: None where none is seen, or `count` processes have it that are
-    no parents and children.
+    "free": a socket that is bound and does not listen is not seen. `user`: the uid of whoever made the socket.
+    `holder`: None where none is seen, or `count` processes have it that are no parents and children.
     """
 
     port: int
