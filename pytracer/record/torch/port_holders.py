@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from pytracer._started_package import program_name
 from pytracer.blackbox.redaction import redact_text
@@ -20,7 +20,7 @@ _LISTENING, _CLOSING = b"0A", b"06"  # TCP_LISTEN, TCP_TIME_WAIT of the kernel's
 _LONGEST_S = 0.5  # for the tables, and for the processes
 _MOST_BYTES = 4096  # of a command line
 _NAME_CHARACTERS = 60
-_PARENT, _START = 1, 19  # of /proc/PID/stat, behind the name
+_STATE, _PARENT, _START = 0, 1, 19  # of /proc/PID/stat, behind the name
 
 
 class Sockets:
@@ -33,7 +33,7 @@ class Sockets:
 
     @property
     def state(self) -> str:
-        """What keeps a server from the port."""
+        """What keeps a server from the port; "free", too, where a socket has it that is bound and does not listen."""
         return (
             "listening" if self.listening else "connected" if self.connected else "closing" if self.closing else "free"
         )
@@ -76,13 +76,22 @@ def holder_of(inodes: Collection[bytes]) -> dict[str, str]:
     Only their `count` where unrelated processes have one each; nothing where none is seen.
     """
     held = dict(_holders(inodes))
-    if len({frozenset(own) for own in held.values()}) > 1:
+    if _are_unrelated(held.values()):
         return {"count": str(len(held))}
-    facts = {pid: known for pid in held if (known := _process(pid)) is not None}
-    if not facts:  # all have ended meanwhile
+    stats = {pid: known for pid in held if (known := _stat(pid)) is not None}
+    if not stats:  # all have ended meanwhile
         return {}
-    pid = min(facts, key=lambda item: (int(facts[item]["start"]), item))
-    return {"pid": str(pid), **facts[pid], **({"count": str(len(held))} if len(held) > 1 else {})}
+    pid = min(stats, key=lambda item: (int(stats[item][_START]), item))
+    return {"pid": str(pid), **_process(pid, stats[pid]), **({"count": str(len(held))} if len(held) > 1 else {})}
+
+
+def _are_unrelated(held: Iterable[set[str]]) -> bool:
+    """Whether they come apart in groups that share no socket."""
+    groups: list[set[str]] = []
+    for own in held:
+        apart = [item for item in groups if not item & own]
+        groups = [*apart, own.union(*(item for item in groups if item & own))]
+    return len(groups) > 1
 
 
 def _holders(inodes: Collection[bytes]) -> Iterator[tuple[int, set[str]]]:
@@ -102,18 +111,27 @@ def _holders(inodes: Collection[bytes]) -> Iterator[tuple[int, set[str]]]:
             yield int(name), own & wanted
 
 
-def _process(pid: int) -> dict[str, str] | None:
-    """None where it has ended meanwhile. `start`: in ticks after the boot."""
+def _stat(pid: int) -> list[bytes] | None:
+    """None where it has ended meanwhile."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             words = file.read(_MOST_BYTES).rpartition(b")")[2].split()
-        with open(f"/proc/{pid}/cmdline", "rb") as file:
-            command = [item.decode("utf-8", "replace") for item in file.read(_MOST_BYTES).split(b"\0")]
-        age = time.clock_gettime(time.CLOCK_BOOTTIME) - int(words[_START]) / os.sysconf("SC_CLK_TCK")
-        facts = {"start": str(int(words[_START])), "parent": str(int(words[_PARENT])), "seconds": str(max(0, int(age)))}
+        int(words[_PARENT]), int(words[_START])
     except (OSError, ValueError, IndexError):
         return None
-    program = "".join(filter(str.isprintable, program_name(command)))[:_NAME_CHARACTERS]
+    return words
+
+
+def _process(pid: int, stat: list[bytes]) -> dict[str, str]:
+    """`start`: in ticks after the boot."""
+    start = int(stat[_START])
+    age = time.clock_gettime(time.CLOCK_BOOTTIME) - start / os.sysconf("SC_CLK_TCK")
+    facts = {"start": str(start), "parent": str(int(stat[_PARENT])), "seconds": str(max(0, int(age)))}
+    command: list[str] = []
+    if stat[_STATE] != b"D":  # its memory may be locked as long as it waits
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
+            command = [item.decode("utf-8", "replace") for item in file.read(_MOST_BYTES).split(b"\0")]
+    program = "".join(filter(str.isprintable, program_name(command)))[:_NAME_CHARACTERS] if command else ""
     if program and not redact_text(program.encode("utf-8", "replace"))[1]:
         facts["program"] = program
     return facts

@@ -29,6 +29,7 @@ from pytracer.analyze.evidence.failing.explained import Explanation, explained, 
 from pytracer.analyze.evidence.limits.words import limit_reason
 from pytracer.analyze.evidence.phrases import error_at_words
 from pytracer.analyze.evidence.ports.reason import port_reason
+from pytracer.analyze.evidence.ports.taken import speaks_of_refusal
 from pytracer.analyze.known.exceptions import exception_reason
 from pytracer.analyze.tensors.source_lines import line_text
 from pytracer.analyze.view import JobView, ProcessView
@@ -184,14 +185,33 @@ def explanation_of(job: JobView, told: Told) -> Explanation:
 
 
 def _of_port(job: JobView, told: Told) -> Explanation | None:
-    """Of a server that was refused its port: who has it."""
+    """Of a server that was refused its port: who has it. Not where the program had handled that, and failed later."""
     try:
-        found = port_reason(job, told.view, _led(told)) if told.first is None else None
+        about = told.first is None and _speaks_of_refusal(told)
+        found = port_reason(job, told.view, _led(told)) if about else None
     except Exception as error:  # a program may be written in any way: the report goes on, and says so
         return Explanation(failure=f"who has the port: {bug_words(error)}")
     if found is None:
         return None
     return Explanation(found.advice, found.subject, together=True, behind=found.behind, evidence=found.evidence)
+
+
+def _speaks_of_refusal(told: Told) -> bool:
+    """Of the exception that is told; of one inside a library also the one that it was raised for."""
+    own, before = told.view.exception, told.before
+    if told.chain is not None:
+        return speaks_of_refusal(told.chain.first.message)
+    if own is None or speaks_of_refusal(own.message):
+        return own is not None
+    if before is not None:
+        return told.deliberate and _raised_where_caught(told, before) and speaks_of_refusal(before.message)
+    return any(speaks_of_refusal(item.message) for item in own.context or ())
+
+
+def _raised_where_caught(told: Told, before: HandledExceptionReport) -> bool:
+    """Whether the function that caught it raised the last one itself; else the program went on in a handler."""
+    caught, own = next(iter((before.python_stack or [])[-1:]), None), told.frame
+    return caught is not None and own is not None and (caught.file, caught.function) == (own.file, own.function)
 
 
 def _led(told: Told) -> list[PythonFrame]:

@@ -94,9 +94,11 @@ def _advice(refused: Refused, owner: Owner, serving: Serving | None, group: Line
         return "Give each process group that has a rank 0 of its own another MASTER_PORT."
     if owner.itself:
         opened = f"what {own} opened" if own is not None else "the server that has it"
-        return f"Close {opened} before {refused.line} opens the port again, or give one of them another port."
+        return f"Close {opened} before {refused.opener} opens the port again, or give one of them another port."
+    if refused.what == "agent":
+        return f"{refused.another}."
     other = f"{own}" if own is not None else f"what process {owner.holder.pid} serves"
-    return f"Give {other} or {refused.line} another port: 0 takes one that is free."
+    return f"Give {other} or {refused.opener} another port: 0 takes one that is free."
 
 
 def _is_same(refused: Refused, serving: Serving) -> bool:

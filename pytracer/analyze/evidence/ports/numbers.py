@@ -36,7 +36,7 @@ class Ports(msgspec.Struct, frozen=True):
             found = _OF_ADDRESS.search(address.value)
             return int(found[1]) if found is not None else _whole(address.value)
         if isinstance(address, ast.JoinedStr):
-            last = address.values[-1]
+            last = address.values[-1] if address.values else None  # of f""
             return self.number(last.value, made.spot) if isinstance(last, ast.FormattedValue) else None
         return self.number(address, made.spot)
 

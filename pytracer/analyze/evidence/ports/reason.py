@@ -43,7 +43,7 @@ def _of_other(refused: Refused, owner: Owner) -> PortReason:
     again = " Its program has the name of this one: it may be another run of it." if owner.same_program else ""
     return PortReason(
         f"{owner.name}, which had run for {age_words(holder)} and {older}, listens on {refused.port}",
-        f"{_another(refused)}, or end process {holder.pid} if nobody needs it any more "
+        f"{refused.another}, or end process {holder.pid} if nobody needs it any more "
         f"(`ps -o pid,ppid,lstart,cmd -p {holder.pid}`).{again}{left}",
         port_evidence(refused, owner),
     )
@@ -53,7 +53,7 @@ def _of_connection(refused: Refused, owner: Owner) -> PortReason:
     """No server: a connection has the number as its own end."""
     return PortReason(
         f"no process listens on {refused.port}, but a connection of {owner.name.rstrip(',')} has it as its own end",
-        f"{_another(refused)} below those that the system gives to outgoing connections "
+        f"{refused.another} below those that the system gives to outgoing connections "
         "(`sysctl net.ipv4.ip_local_port_range`, mostly from 32768): such a connection took it before the server came, "
         "or a server that has ended left it open.",
         port_evidence(refused, owner),
@@ -65,7 +65,7 @@ def _of_closing(refused: Refused) -> PortReason:
     return PortReason(
         f"no process listens on {refused.port} any more, but {count} of a server that has ended "
         f"{'is' if refused.taken.closing == 1 else 'are'} still closing (TIME_WAIT)",
-        f"Let the server of {refused.line} set SO_REUSEADDR before it binds, in each run "
+        f"Let {refused.server} set SO_REUSEADDR before it binds, in each run "
         "(sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1); "
         "`allow_reuse_address = True` of a socketserver), or wait: the system keeps these for 60 s. Or take another "
         "port. There is no process to end.",
@@ -74,11 +74,15 @@ def _of_closing(refused: Refused) -> PortReason:
 
 
 def _of_ended(refused: Refused) -> PortReason:
+    """A socket that is bound and does not listen is in no table of the system."""
     return PortReason(
-        f"nothing had {refused.port} any more when the exception had reached the top of the program",
-        "Whoever had it has ended or closed it meanwhile: a server of this program that a `with` or `finally` closed "
-        "on the way, or a process that was just ending. Start again; where it comes back, look during the run with "
-        f"`ss -ltnp 'sport = :{refused.taken.port}'`. {_another(refused)}.",
+        f"no process listened on {refused.port}, and no connection had it, when the exception had reached the top of "
+        "the program",
+        "A socket that is only bound is not seen: a helper that looks for a free port and keeps its socket (bind() "
+        "without listen()) has to close it before the server comes. Else whoever had the port has ended or closed it "
+        "meanwhile: a server of this program that a `with` or `finally` closed on the way, or a process that was just "
+        "ending. Start again; where it comes back, look during the run with "
+        f"`ss -tanp 'sport = :{refused.taken.port}'`. {refused.another}.",
         port_evidence(refused, None),
     )
 
@@ -91,14 +95,8 @@ def _of_unseen(refused: Refused) -> PortReason | None:
     if taken.count:
         look = f"`ss -ltnp 'sport = :{taken.port}'` names them"
         who = f"{taken.count} processes that are not related listen on {refused.port}"
-        return PortReason(who, f"{_another(refused)}: {look}.", port_evidence(refused, None))
+        return PortReason(who, f"{refused.another}: {look}.", port_evidence(refused, None))
     other = user is not None and user != own
     who = f"a process of another user (uid {user})" if other else "a process that could not be seen from this one"
     why = "" if other else " It may be in another container on the same network."
-    return PortReason(f"{who} listens on {refused.port}", f"{_another(refused)}.{why}", port_evidence(refused, None))
-
-
-def _another(refused: Refused) -> str:
-    if refused.what in ("agent", "group") or refused.master == refused.taken.port:
-        return "Take another MASTER_PORT for this job (torchrun --standalone, or --rdzv-endpoint HOST:0, finds one)"
-    return f"Give the server of {refused.line} another port"
+    return PortReason(f"{who} listens on {refused.port}", f"{refused.another}.{why}", port_evidence(refused, None))

@@ -65,6 +65,24 @@ class Refused(msgspec.Struct, frozen=True):
         """`line 91`."""
         return line_in(self.here, self.at.line if self.at is not None else None, self.here)
 
+    @property
+    def opener(self) -> str:
+        """`line 91`, or `the server` where no line of the program is known that opens it."""
+        known = self.at is not None and self.at.line is not None and self.what != "agent"
+        return f"{self.line}" if known else "the server"
+
+    @property
+    def server(self) -> str:
+        """`the server of line 91`."""
+        return self.opener if self.opener == "the server" else f"the server of {self.opener}"
+
+    @property
+    def another(self) -> str:
+        """What to do where the port is another one's; without a full stop."""
+        if self.what in ("agent", "group") or self.master == self.taken.port:
+            return "Take another MASTER_PORT for this job (torchrun --standalone, or --rdzv-endpoint HOST:0, finds one)"
+        return f"Give {self.server} another port"
+
 
 def refused_of(view: ProcessView, taken: TakenPort, stack: Sequence[PythonFrame]) -> Refused:
     """By the stack of the exception, the failing line, and what the process noted of its rendezvous."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 
 import msgspec
@@ -10,6 +11,10 @@ from pytracer.report.job import VariableReport
 
 _PREFIX = "taken port"
 _DIGITS = 20
+_REFUSED = re.compile(  # as in record/torch/taken_port.py
+    r"EADDRINUSE|[Aa]ddress (?:is )?already in use|[Ff]ailed to bind to address|[Pp]ort \d+ is.* in use"
+    r"|\[Errno 98\]|errno: 98\b"
+)
 
 
 class Holder(msgspec.Struct, frozen=True):
@@ -26,8 +31,8 @@ class Holder(msgspec.Struct, frozen=True):
 class TakenPort(msgspec.Struct, frozen=True):
     """`state`: "listening", "connected", "closing" (TIME_WAIT) or "free", when the exception had reached the top.
 
-    `user`: the uid of whoever made the socket. `holder`: None where none is seen, or `count` processes have it that are
-    no parents and children.
+    "free": a socket that is bound and does not listen is not seen. `user`: the uid of whoever made the socket.
+    `holder`: None where none is seen, or `count` processes have it that are no parents and children.
     """
 
     port: int
@@ -36,6 +41,11 @@ class TakenPort(msgspec.Struct, frozen=True):
     closing: int = 0
     holder: Holder | None = None
     count: int = 0
+
+
+def speaks_of_refusal(message: str | None) -> bool:
+    """Whether it says that an address is in use."""
+    return _REFUSED.search(message or "") is not None
 
 
 def taken_port(variables: Iterable[VariableReport] | None) -> TakenPort | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import io
 import os
 import socket
 import subprocess
@@ -12,6 +13,8 @@ import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from multiprocessing.connection import Listener
+from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
@@ -142,6 +145,72 @@ def test_of_unrelated_holders_there_is_but_a_count(monkeypatch: pytest.MonkeyPat
     held = {os.getpid(): {"socket:[1]"}, 1: {"socket:[2]"}}
     monkeypatch.setattr(port_holders, "_holders", lambda _inodes: held.items())
     assert port_holders.holder_of([b"1", b"2"]) == {"count": "2"}
+    held[os.getpid()].add("socket:[2]")
+    assert port_holders.holder_of([b"1", b"2"])["pid"] == "1"
+
+
+def test_only_the_command_line_of_the_oldest_holder_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may wait for a lock of that process's memory; never of one that waits for a disk."""
+    read: list[str] = []
+
+    def opened(path: str, mode: str) -> BinaryIO:
+        read.append(path)
+        if path == "/proc/1/stat" and stuck:
+            return io.BytesIO(b"1 (init) D 0 " + b"0 " * 17 + b"5 0")
+        return open(path, mode)  # type: ignore[return-value]
+
+    stuck = False
+    held = {os.getpid(): {"socket:[1]"}, 1: {"socket:[1]"}}
+    monkeypatch.setattr(port_holders, "_holders", lambda _inodes: held.items())
+    monkeypatch.setattr(port_holders, "open", opened, raising=False)
+    assert port_holders.holder_of([b"1"])["pid"] == "1"
+    assert [path for path in read if path.endswith("cmdline")] == ["/proc/1/cmdline"]
+    stuck = True
+    read.clear()
+    assert port_holders.holder_of([b"1"]).items() >= {"pid": "1", "start": "5", "count": "2"}.items()
+    assert "/proc/1/cmdline" not in read
+
+
+def test_a_failed_bind_of_grpc_is_of_a_listener_alone(server: socket.socket) -> None:
+    """Its words are the same for a port that needs a privilege, and an address that this machine does not have."""
+    words = "Failed to bind to address 127.0.0.1:{}; set GRPC_VERBOSITY=debug environment variable to see detail"
+    assert taken_port(RuntimeError(words.format(free_port())), None) == []
+    assert taken_port(RuntimeError(words.format(server.getsockname()[1])), None) != []
+
+
+def test_of_an_address_that_is_no_tcp_port_no_variable_is_one(server: socket.socket, tmp_path: Path) -> None:
+    """A path, a datagram socket; the frames have a port of another server."""
+    path = str(tmp_path / "socket")
+
+    def local(port: int) -> None:
+        with socket.socket(socket.AF_UNIX) as made:
+            made.bind(path)
+            with socket.socket(socket.AF_UNIX) as second:
+                second.bind(path)
+
+    def listener(port: int) -> None:
+        Listener(path)
+
+    def datagrams(port: int) -> None:
+        with socket.socket(type=socket.SOCK_DGRAM) as first, socket.socket(type=socket.SOCK_DGRAM) as second:
+            first.bind(("127.0.0.1", 0))
+            second.bind(first.getsockname())
+
+    port = server.getsockname()[1]
+    for call in (local, listener, datagrams):
+        assert raised(lambda call=call: call(port)) == {}  # type: ignore[misc]
+
+
+def test_a_number_is_a_port_by_a_word_of_its_name(server: socket.socket) -> None:
+    def other(report_every: int, transport: int, export_: int) -> None:
+        raise OSError(errno.EADDRINUSE, "Address already in use")
+
+    def named(metrics_port: int) -> None:
+        raise OSError(errno.EADDRINUSE, "Address already in use")
+
+    port = server.getsockname()[1]
+    assert raised(lambda: other(port, port, port)) == {}
+    assert raised(lambda: named(port))[""] == str(port)
 
 
 def test_a_connection_is_no_server(server: socket.socket) -> None:

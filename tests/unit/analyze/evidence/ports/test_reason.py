@@ -309,8 +309,68 @@ def test_an_outgoing_connection_may_have_the_port(run: Path) -> None:
 def test_an_owner_that_ended_before_is_not_guessed(run: Path) -> None:
     """Nothing had it when it was looked for."""
     report = reported(run, CLASS, facts("free", pid=None, user=None))
-    assert "nothing had port 29673 (MASTER_PORT) any more when the exception had reached the top" in summary(report)
+    said = "no process listened on port 29673 (MASTER_PORT), and no connection had it, when the exception had reached"
+    assert said in summary(report)
+    assert "nothing had" not in summary(report)
+    assert "that is only bound is not seen: a helper that looks for a free port and keeps its socket" in advice(report)
     assert "line 15" not in summary(report)
+
+
+@pytest.mark.parametrize("failing", ["main_loop", "handler"])
+def test_an_exception_of_other_things_is_not_of_a_port_that_the_program_had_handled(failing: str, run: Path) -> None:
+    """It is only where the handler itself raises it for that."""
+    source = (
+        "def main_loop(data):\n    raise ValueError('shapes differ')\n"
+        "def start():\n    try:\n        start_http_server(29673)\n    except OSError as error:\n"
+        "        raise ValueError('shapes differ')\n        main_loop([])\nstart()\n"
+    )
+    program = str(s.program_in(run, HEAD + source))
+    before = [
+        {
+            "type": "OSError",
+            "message": "[Errno 98] Address already in use",
+            "python_stack": [
+                {"function": "start_http_server", "file": f"{s.TORCH}/web.py", "line": 3},
+                {"function": "start", "file": program, "line": 8},
+            ],
+        }
+    ]
+    stack = [("main_loop", program, 5), ("start", program, 11)] if failing == "main_loop" else [("start", program, 10)]
+    one = Box(100, 99, argv=("python", "program.py"))
+    one.at(7000).exception("ValueError", "shapes differ", stack, variables=facts(pid=77), context=before).exit(1)
+    report = build_report(s.load(run, one))
+    assert ("listens on port 29673" in summary(report)) == (failing == "handler")
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        facts("closing", pid=None, user=None, closing=3),
+        facts("free", pid=None, user=None),
+        facts(pid=77),
+        facts(pid=101),
+        facts(pid=102),
+    ],
+)
+def test_a_line_that_is_not_known_is_not_spoken_of(variables: list[dict[str, str]], run: Path) -> None:
+    """No line of the program is on the stack, as of a server that a library starts in the background."""
+    stack = [("bind", f"{s.TORCH}/web.py", 3)]
+    message = "[Errno 98] Address already in use"
+    one = Box(101, 99).at(7000).exception("OSError", message, stack, variables=variables).exit(1)
+    report = build_report(s.load(run, one, Box(102, 98).at(9000).exit(0)))
+    said = f"{summary(report)} {advice(report)}"
+    assert "29673" in said
+    assert "line None" not in said
+    assert "?" not in said
+
+
+@pytest.mark.parametrize("text", ["f''", "(f'')", "f'{HOST}:'"])
+def test_an_empty_address_of_a_call_is_no_port(text: str, run: Path) -> None:
+    """Nothing fails where a text is put together of nothing."""
+    source = MODULE.format(port="29700", master="True") + f"def other():\n    sock.bind({text})\n"
+    source = source.replace("    mp.spawn", "    other()\n    mp.spawn")
+    report = reported(run, source, facts())
+    assert "already listens on port 29673" in summary(report)
 
 
 def test_without_recorded_sockets_a_line_of_the_parent_is_probable(run: Path) -> None:
