@@ -125,8 +125,20 @@ def _own_frames(view: ProcessView) -> list[PythonFrame]:
 def _calls(files: Mapping[str, ast.Module]) -> Iterator[tuple[str, ast.Call]]:
     for file, tree in files.items():
         for item in ast.walk(tree):
-            if isinstance(item, ast.Call) and called_name(item) in _SERVERS and _port_of(item) is not None:
+            if not isinstance(item, ast.Call) or called_name(item) not in _SERVERS or _port_of(item) is None:
+                continue
+            if not _looks_for_one(tree, item):
                 yield file, item
+
+
+def _looks_for_one(tree: ast.Module, call: ast.Call) -> bool:
+    """Whether it is `bind(("", 0))` of a helper that asks with getsockname() which port is free."""
+    given = _port_of(call)
+    last = given.elts[1] if isinstance(given, ast.Tuple) and len(given.elts) > 1 else None
+    if called_name(call) != "bind" or not isinstance(last, ast.Constant) or last.value != 0:
+        return False
+    inside = ast.walk(scope_of(tree, call.lineno))
+    return any(isinstance(item, ast.Call) and called_name(item) == "getsockname" for item in inside)
 
 
 def _port_of(call: ast.Call) -> ast.expr | None:

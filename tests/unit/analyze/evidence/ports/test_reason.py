@@ -214,6 +214,20 @@ def test_no_line_is_named_that_cannot_have_opened_it(source: str, run: Path) -> 
     assert " opened" not in said or "alone may have" in said
 
 
+@pytest.mark.parametrize("port", ["0", "29673"])
+def test_a_helper_that_looks_for_a_free_port_serves_nothing(port: str, run: Path) -> None:
+    """It asks the system for one."""
+    source = (
+        "def free_port():\n    with socket.socket() as made:\n"
+        f"        made.bind(('', {port}))\n        return made.getsockname()[1]\n"
+        "def worker(rank, port):\n    dist.init_process_group('gloo')\n"
+        "if __name__ == '__main__':\n    port = free_port()\n    mp.spawn(worker, args=(port,))\n"
+    )
+    said = summary(reported(run, source, facts()))
+    assert "already listens on port 29673" in said
+    assert ("opened" in said) == (port != "0")
+
+
 def test_a_line_below_the_parents_own_has_not_run(run: Path) -> None:
     """It comes after mp.spawn()."""
     source = MODULE.format(port="29700", master="True") + "    late = dist.TCPStore('h', 29673, is_master=True)\n"
