@@ -12,18 +12,18 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from pytracer.analyze.collectives.call_sites import Site, calls_of_group, site_of
 from pytracer.analyze.collectives.ways import Side, in_step, way_to
-from pytracer.analyze.evidence.slicing.callers import only_function
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.spots import END
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.comprehension_loops import rounds_around
 from pytracer.analyze.evidence.syntax.loops import Loop
-from pytracer.analyze.evidence.syntax.scopes import own_nodes, spans
+from pytracer.analyze.evidence.syntax.scopes import definitions, own_nodes, spans
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Collective
 
-_MOST = 64  # functions
+_MOST = 64  # functions that are followed
+_SEVERAL = 2
 _ANY = ("forward", "__call__", "<module>", "<lambda>")  # which are called by no name, or which are no functions
 
 
@@ -44,9 +44,9 @@ def is_gone_through(inside: ProcessView, call: Collective, absent: ProcessView, 
         return False
     frames = way[::-1]
     files = program_files(inside.process.snapshot, frames)
-    if _reaches(files, frames[depth].file, [loop], last):
+    if _reaches(files, frames[depth].file, [loop], last) is not False:
         return False
-    return any(_reaches(files, frames[at].file, nodes, last) for at, nodes in _behind(there, depth, loop))
+    return any(_reaches(files, frames[at].file, nodes, last) is True for at, nodes in _behind(there, depth, loop))
 
 
 def _last_site(there: Side, other: Side) -> Site | None:
@@ -76,21 +76,36 @@ def _behind(there: Side, depth: int, loop: Loop) -> Iterator[tuple[int, Sequence
             yield at, [item for item in own_nodes(outer) if isinstance(item, ast.stmt) and item.lineno > end]
 
 
-def _reaches(files: Mapping[str, ast.Module], file: str | None, nodes: Sequence[ast.stmt], site: Site) -> bool:
-    """Whether statements of a file have the line of a call, or call the function that it is in, by the names alone."""
+def _reaches(files: Mapping[str, ast.Module], file: str | None, nodes: Sequence[ast.stmt], site: Site) -> bool | None:
+    """Whether statements of a file have the line of a call, or call the function that it is in, by the names alone.
+
+    Any call may be of an object, of the program's classes whose objects can be called. None where one of several
+    functions of a name is called, and at the end of patience.
+    """
     name = site[1].rpartition(".")[2]
     if site[0] == file and any(spans(item, site[2]) for item in nodes):
         return True
     if name in _ANY:
-        return False
+        return None
     seen: set[str] = set()
-    waiting: list[ast.AST] = [*nodes]
-    while waiting and len(seen) < _MOST:
+    waiting: list[ast.AST] = [*nodes, *_called_objects(files)]
+    followed, is_known = 0, True
+    while waiting and followed < _MOST:
+        followed += 1
         for call in (item for item in ast.walk(waiting.pop()) if isinstance(item, ast.Call)):
             called = called_name(call) or ""
             if called == name:
                 return True
-            own = only_function(files, called) if called not in seen else None
+            if called in seen:
+                continue
             seen.add(called)
-            waiting += [own[1]] if own is not None else []
-    return False
+            own = [item for tree in files.values() for item in definitions(tree).get(called, ())]
+            is_known = is_known and len(own) < _SEVERAL
+            waiting += own if len(own) == 1 and not isinstance(own[0], ast.ClassDef) else []
+    return False if is_known and not waiting else None
+
+
+def _called_objects(files: Mapping[str, ast.Module]) -> Iterator[ast.AST]:
+    for tree in files.values():
+        for name in ("forward", "__call__"):
+            yield from definitions(tree).get(name, ())

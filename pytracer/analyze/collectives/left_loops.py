@@ -203,9 +203,10 @@ def left_loop(
                 outside = True
                 continue
             tests = [item for item in _ends(loop) if _may_come(tree, loop, item, left)]
+            before, outside = outside, outside and is_fixed(loop)  # the rank may have left this one
             state = _state(snapshot, frames, depth, loop, tests, left)
             if state is not None:
-                return structs.replace(state, sure=outside)
+                return structs.replace(state, sure=before)
             ends = tuple(
                 (item.lineno, text) for item in tests if (text := quoted(snapshot, frame, item.lineno)) is not None
             )
@@ -219,7 +220,7 @@ def left_loop(
                 alone = _alone(tree, loop, one, left) if one is not None else None
                 return LeftLoop(loop.lineno, text, ends, flag=flag, number=number, alone=alone)
             head = quoted(snapshot, frame, loop.lineno)
-            if outside and isinstance(loop, ast.While) and not isinstance(loop.test, ast.Constant) and head is not None:
+            if before and isinstance(loop, ast.While) and not isinstance(loop.test, ast.Constant) and head is not None:
                 return LeftLoop(loop.lineno, text, ((loop.lineno, head),))
             known = LeftLoop(loop.lineno, text, stream=stream, joins=joins, counts=counts_numbers(loop))
             source = rounds_source(slice_, depth, loop)

@@ -141,7 +141,12 @@ def _source(back: Slice, name: str, made: Made, direct: bool) -> SparseSource | 
         return None
     count = CONSTRUCTORS[constructor]
     size = words.get("size") or (call.args[count + 1] if len(call.args) > count + 1 else None)
-    given = [*call.args[:count], *(value for key, value in words.items() if key.endswith("indices"))]
+    if any(isinstance(item, ast.Starred) for item in call.args):
+        return None
+    named = sorted(
+        (key for key in words if key.endswith("indices")), key=lambda key: key in ("col_indices", "row_indices")
+    )
+    given = [*call.args[:count], *(words[key] for key in named)]
     indices = tuple(ast.unparse(item) for item in given)
     return SparseSource(
         name,

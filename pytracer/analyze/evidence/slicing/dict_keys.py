@@ -206,4 +206,7 @@ def _joined(found: Sequence[SetKey]) -> Iterator[SetKey]:
     for item in found:
         ways = {other.below.inside for other in found if other.below is not None and other.is_like(item)}
         both = item.key is not None and item.below is not None and ways == {True, False} and item.below.test.orelse
-        yield SetKey(item.key, None) if both else item
+        if both and item.below is not None:  # unless an outer `if` decides
+            yield SetKey(item.key, _below(item.below.spot, item.below.test.lineno))
+        else:
+            yield item
