@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator, Mapping
-from functools import lru_cache
 
 import msgspec
 
@@ -13,7 +12,7 @@ from pytracer.analyze.evidence.slicing.calls import MADE_ON_CALL, argument_of
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.imports import imported_as
 from pytracer.analyze.evidence.syntax.names import variable
-from pytracer.analyze.evidence.syntax.scopes import class_around, classes_below, parameters
+from pytracer.analyze.evidence.syntax.scopes import class_around, classes_below, definitions, parameters
 
 _HANDS_ON = ("submit", "apply", "apply_async", "run_in_executor", "call_soon", "to_thread", "spawn", "start_processes")
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -38,18 +37,9 @@ class ProgramCall(msgspec.Struct, frozen=True):
 
 def only_function(files: Mapping[str, ast.Module], name: str) -> tuple[str, _Function] | None:
     """The only function or method of a name, with its file; None also where a class has that name."""
-    found = [(file, item) for file, tree in files.items() for item in _defined(tree).get(name, ())]
+    found = [(file, item) for file, tree in files.items() for item in definitions(tree).get(name, ())]
     file, function = found[0] if len(found) == 1 else ("", None)
     return None if function is None or isinstance(function, ast.ClassDef) else (file, function)
-
-
-@lru_cache(maxsize=64)  # asked for each call that is followed, of few files
-def _defined(tree: ast.Module) -> dict[str, list[_Function | ast.ClassDef]]:
-    found: dict[str, list[_Function | ast.ClassDef]] = {}
-    for item in ast.walk(tree):
-        if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            found.setdefault(item.name, []).append(item)
-    return found
 
 
 def called_function(files: Mapping[str, ast.Module], tree: ast.Module, call: ast.Call) -> tuple[str, _Function] | None:
@@ -142,7 +132,7 @@ def only_construction(files: Mapping[str, ast.Module], owner: ast.ClassDef, firs
     if len(found) != 1 or called_name(found[0].call) in below:
         return None
     named = sum(
-        isinstance(item, ast.ClassDef) for tree in files.values() for item in _defined(tree).get(owner.name, ())
+        isinstance(item, ast.ClassDef) for tree in files.values() for item in definitions(tree).get(owner.name, ())
     )
     return found[0] if named == 1 else None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import lru_cache
 
 from pytracer.analyze.evidence.syntax.bindings import each_set
 from pytracer.analyze.evidence.syntax.scopes import class_named, function_named, own_nodes, parameters
@@ -14,14 +15,32 @@ _SPAWN = "spawn"  # torch.multiprocessing: the function gets its number first
 
 def names_of_object(tree: ast.Module, name: str) -> frozenset[str]:
     """By name only, so that two objects of one name are one: `Process(target=f, args=(ready,))` makes `ready` f's."""
-    pairs = list(_passed(tree))
-    names = {name}
-    for _ in range(_ROUNDS):
-        more = {other for pair in pairs if names & {*pair} for other in pair}
-        if more <= names:
-            break
-        names |= more
+    return _reached(tree, name, _ROUNDS)
+
+
+def all_names_of_object(tree: ast.Module, name: str) -> frozenset[str]:
+    """Through as many calls as there are."""
+    return _reached(tree, name, None)
+
+
+def _reached(tree: ast.Module, name: str, rounds: int | None) -> frozenset[str]:
+    beside = _beside(tree)
+    names, last = {name}, {name}
+    while last and rounds != 0:
+        last = {other for item in last for other in beside.get(item, ())} - names
+        names |= last
+        rounds = rounds - 1 if rounds is not None else None
     return frozenset(names)
+
+
+@lru_cache(maxsize=64)  # asked for each object that is followed, of few files
+def _beside(tree: ast.Module) -> dict[str, set[str]]:
+    """What each name is passed as, or is passed for."""
+    found: dict[str, set[str]] = {}
+    for one, other in _passed(tree):
+        found.setdefault(one, set()).add(other)
+        found.setdefault(other, set()).add(one)
+    return found
 
 
 def _passed(tree: ast.Module) -> Iterator[tuple[str, str]]:

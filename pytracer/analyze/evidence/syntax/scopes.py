@@ -115,15 +115,24 @@ def second_parameter(scope: Scope) -> str | None:
 
 def class_named(tree: ast.Module, name: str) -> ast.ClassDef | None:
     """The only class of that name."""
-    found = [item for item in ast.walk(tree) if isinstance(item, ast.ClassDef) and item.name == name]
+    found = [item for item in definitions(tree).get(name, ()) if isinstance(item, ast.ClassDef)]
     return found[0] if len(found) == 1 else None
 
 
 def function_named(tree: ast.Module, name: str) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
     """The only function or method of that name."""
-    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
-    found = [item for item in ast.walk(tree) if isinstance(item, kinds) and item.name == name]
+    found = [item for item in definitions(tree).get(name, ()) if not isinstance(item, ast.ClassDef)]
     return found[0] if len(found) == 1 else None
+
+
+@lru_cache(maxsize=64)  # asked for each call that is followed, of few files
+def definitions(tree: ast.Module) -> dict[str, list[ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]]:
+    """All functions, methods and classes of a module by name, the outer ones first."""
+    found: dict[str, list[ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]] = {}
+    for item in ast.walk(tree):
+        if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            found.setdefault(item.name, []).append(item)
+    return found
 
 
 def class_around(tree: ast.Module, scope: Scope) -> ast.ClassDef | None:

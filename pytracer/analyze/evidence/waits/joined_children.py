@@ -91,10 +91,11 @@ def may_join(tree: ast.Module, line: int, view: ProcessView, child: ProcessView)
 def _kinds(tree: ast.Module, line: int, joined: str) -> set[str]:
     """The functions, or classes of processes, that what is joined runs; of all, where that is not known."""
     name = _base(tree, line, ast.parse(joined, mode="eval").body)
-    kept = _kept(tree)
+    classes = _process_classes(tree)
+    kept = _kept(tree, classes)
     names = names_of_object(tree, name) if name is not None else frozenset()
     found = {kind for key, kinds in kept.items() if key in names for kind in kinds}
-    return found or {kind for item in ast.walk(tree) for kind in _started(tree, item)}
+    return found or {kind for item in ast.walk(tree) for kind in _started(item, classes)}
 
 
 def _base(tree: ast.Module, line: int, node: ast.expr) -> str | None:
@@ -110,27 +111,34 @@ def _base(tree: ast.Module, line: int, node: ast.expr) -> str | None:
     return name
 
 
-def _kept(tree: ast.Module) -> dict[str, set[str]]:
+def _kept(tree: ast.Module, classes: frozenset[str]) -> dict[str, set[str]]:
     """What each variable runs that has a process, or a list of them."""
     found: dict[str, set[str]] = {}
     for item in ast.walk(tree):
         for target, value in set_by(item):
-            kinds = {kind for node in ast.walk(value) for kind in _started(tree, node)} if value is not None else set()
+            kinds = _started_in(value, classes) if value is not None else set()
             if kinds:
                 found.setdefault(last_name(target) or "", set()).update(kinds)
     for item in ast.walk(tree):
         if not isinstance(item, ast.Call) or called_name(item) != "append" or len(item.args) != 1:
             continue
         given = item.args[0]
-        kinds = {kind for node in ast.walk(given) for kind in _started(tree, node)} | found.get(
-            last_name(given) or "", set()
-        )
+        kinds = _started_in(given, classes) | found.get(last_name(given) or "", set())
         if kinds and isinstance(item.func, ast.Attribute):
             found.setdefault(last_name(item.func.value) or "", set()).update(kinds)
     return found
 
 
-def _started(tree: ast.Module, node: ast.AST) -> Iterator[str]:
+def _process_classes(tree: ast.Module) -> frozenset[str]:
+    """The names of those that are derived from Process."""
+    return frozenset(item.name for item in ast.walk(tree) if isinstance(item, ast.ClassDef) and is_process_class(item))
+
+
+def _started_in(value: ast.expr, classes: frozenset[str]) -> set[str]:
+    return {kind for node in ast.walk(value) for kind in _started(node, classes)}
+
+
+def _started(node: ast.AST, classes: frozenset[str]) -> Iterator[str]:
     """The `target` of a Process, or the class of one that is derived from it."""
     if not isinstance(node, ast.Call):
         return
@@ -138,6 +146,5 @@ def _started(tree: ast.Module, node: ast.AST) -> Iterator[str]:
     target = keyword_value(node, "target") if name.endswith("Process") else None
     if target is not None:
         yield last_name(target) or "?"
-    own = (item for item in ast.walk(tree) if isinstance(item, ast.ClassDef) and item.name == name)
-    if any(is_process_class(item) for item in own):
+    if name in classes:
         yield name

@@ -13,7 +13,7 @@ from pytracer.analyze.evidence.syntax.bindings import set_by
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.known_uses import is_known_by
 from pytracer.analyze.evidence.syntax.names import last_name
-from pytracer.analyze.evidence.syntax.passing import names_of_object
+from pytracer.analyze.evidence.syntax.passing import all_names_of_object
 from pytracer.analyze.evidence.syntax.scopes import qualified_name
 from pytracer.analyze.naming import line_in
 
@@ -63,7 +63,7 @@ def shared_queue(files: Mapping[str, ast.Module], name: str) -> SharedQueue | No
         name: The last word of the queue's name in one of them.
     """
     program = whole_program(files)
-    names = _all_names(program, name)
+    names = all_names_of_object(program, name)
     made = _made(program, names)
     if len(made) > 1 or not is_known_by(program, names):
         return None
@@ -82,15 +82,6 @@ def shared_queue(files: Mapping[str, ast.Module], name: str) -> SharedQueue | No
         return None
     where, size = made[0] if made else (name, None)
     return SharedQueue(where, size, tuple(takers))
-
-
-def _all_names(program: ast.Module, name: str) -> frozenset[str]:
-    """Through as many calls as there are."""
-    names, known = frozenset({name}), 0
-    while len(names) > known:
-        known = len(names)
-        names = names.union(*(names_of_object(program, item) for item in names))
-    return names
 
 
 def _around(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> ast.AST | None:
