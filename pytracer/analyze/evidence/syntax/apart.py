@@ -49,6 +49,16 @@ class _Program:
         self.in_lambdas = frozenset(word for item in lambdas for word in _words(item))
         self._handed = frozenset(self._handed_names())
         self._keepers: dict[str, frozenset[str] | None] = {}
+        self._families: dict[str, set[str]] = {}
+        self._bases = {
+            name: {last_name(base) or "" for base in item.bases} & self._classes.keys()
+            for name, item in self._classes.items()
+        }
+        self._bound = {value: target for item in self._parents for target, value in set_by(item) if value is not None}
+        self._calls: dict[str | None, list[ast.Call]] = {}
+        for item in self._parents:
+            if isinstance(item, ast.Call):
+                self._calls.setdefault(called_name(item), []).append(item)
 
     def is_started(self, function: Function) -> bool:
         """Whether somebody else calls it."""
@@ -81,12 +91,9 @@ class _Program:
 
     def _find_kept(self, owner: str) -> frozenset[str] | None:
         names: set[str] = set()
-        bound = {value: target for item in self._parents for target, value in set_by(item) if value is not None}
-        for call in self._parents:
-            if not isinstance(call, ast.Call) or called_name(call) != owner:
-                continue
+        for call in self._calls.get(owner, ()):
             around = self._parents[call]
-            target = bound.get(call) or (around.optional_vars if isinstance(around, ast.withitem) else None)
+            target = self._bound.get(call) or (around.optional_vars if isinstance(around, ast.withitem) else None)
             name = last_name(target) if target is not None else None
             if name is not None:
                 names |= names_of_object(self._tree, name)
@@ -96,14 +103,15 @@ class _Program:
 
     def _family(self, owner: ast.ClassDef) -> set[str]:
         """The names of a class, of those that it is derived from, and of those that are derived from these."""
-        names, known = {owner.name}, 0
-        while len(names) > known:
-            known = len(names)
-            for item in self._classes.values():
-                bases = {last_name(base) or "" for base in item.bases} & {*self._classes}
-                if item.name in names or bases & names:
-                    names |= {item.name, *bases}
-        return names
+        if owner.name not in self._families:
+            names, known = {owner.name}, 0
+            while len(names) > known:
+                known = len(names)
+                for name, bases in self._bases.items():
+                    if name in names or bases & names:
+                        names |= {name, *bases}
+            self._families[owner.name] = names
+        return self._families[owner.name]
 
     def _owner(self, function: Function) -> ast.ClassDef | None:
         around = self._parents[function]
