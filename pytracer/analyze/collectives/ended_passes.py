@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from pytracer.analyze.collectives.call_sites import Site, calls_of_group, site_of
 from pytracer.analyze.collectives.ways import Side, in_step, way_to
+from pytracer.analyze.evidence.slicing.called_names import called_names
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.spots import END
-from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.comprehension_loops import rounds_around
 from pytracer.analyze.evidence.syntax.loops import Loop
 from pytracer.analyze.evidence.syntax.scopes import definitions, own_nodes, spans
@@ -22,8 +22,6 @@ from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Collective
 
-_MOST = 64  # functions that are followed
-_SEVERAL = 2
 _ANY = ("forward", "__call__", "<module>", "<lambda>")  # which are called by no name, or which are no functions
 
 
@@ -87,22 +85,8 @@ def _reaches(files: Mapping[str, ast.Module], file: str | None, nodes: Sequence[
         return True
     if name in _ANY:
         return None
-    seen: set[str] = set()
-    waiting: list[ast.AST] = [*nodes, *_called_objects(files)]
-    followed, is_known = 0, True
-    while waiting and followed < _MOST:
-        followed += 1
-        for call in (item for item in ast.walk(waiting.pop()) if isinstance(item, ast.Call)):
-            called = called_name(call) or ""
-            if called == name:
-                return True
-            if called in seen:
-                continue
-            seen.add(called)
-            own = [item for tree in files.values() for item in definitions(tree).get(called, ())]
-            is_known = is_known and len(own) < _SEVERAL
-            waiting += own if len(own) == 1 and not isinstance(own[0], ast.ClassDef) else []
-    return False if is_known and not waiting else None
+    names, is_whole = called_names(files, [*nodes, *_called_objects(files)])
+    return True if name in names else False if is_whole else None
 
 
 def _called_objects(files: Mapping[str, ast.Module]) -> Iterator[ast.AST]:

@@ -9,7 +9,7 @@ import msgspec
 
 from pytracer.analyze.collectives.ways import Side, quoted
 from pytracer.analyze.evidence.failing.expressions import source
-from pytracer.analyze.evidence.slicing.dict_keys import MAKES, copied_dict, dict_of
+from pytracer.analyze.evidence.slicing.dict_keys import copied_dict, dict_of, makes_dict
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.loops import Loop, deciding_ifs
@@ -48,8 +48,7 @@ def filled_keys(side: Side, loop: Loop) -> FilledKeys | None:
     while (whole := copied_dict(levels[-1].node)) is not None and len(levels) < _MOST:
         levels.append(slice_.made(whole, levels[-1].spot, calls=True))
     made = levels[-1]
-    is_dict = isinstance(made.node, ast.Dict) or (isinstance(made.node, ast.Call) and called_name(made.node) in MAKES)
-    if not is_dict:
+    if not makes_dict(made.node):
         return FilledKeys(name, None) if given[1] else None
     found = [(item.spot, *part) for item in levels for part in _conditional(item.spot.tree, item.spot.scope, item.node)]
     if len(found) != 1:

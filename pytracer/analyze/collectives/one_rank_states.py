@@ -16,11 +16,10 @@ from msgspec import structs
 
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.slicing.asked_states import AskedState, asked_states, is_shared_anywhere
-from pytracer.analyze.evidence.slicing.callers import only_function
+from pytracer.analyze.evidence.slicing.called_names import called_names
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.rank_sides import RankSide, rank_side
 from pytracer.analyze.evidence.slicing.slice import Slice
-from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.loops import Loop
 from pytracer.analyze.evidence.syntax.ranks import is_for_one_rank
 from pytracer.analyze.evidence.syntax.scopes import Scope, scope_of, spans
@@ -30,7 +29,6 @@ from pytracer.report.job import PythonFrame
 
 _Kind = Literal["reset", "counted"]
 _FIRST = frozenset({"__init__", "__new__", "__post_init__", "<module>"})
-_MOST_FUNCTIONS = 64
 _Statement = ast.Assign | ast.AugAssign | ast.AnnAssign
 
 
@@ -136,7 +134,7 @@ def _one_rank(
     if kind == "reset" and not change.is_plain:
         return None  # it may be further than what the others have counted
     counts = [item for item in changes if item.counts and item is not change] if kind == "reset" else [change]
-    called = _called_in(files, loop)
+    called, _ = called_names(files, [loop])
     if not _is_in_round(change, loop, called, here) or not any(
         _is_in_round(item, loop, called, here) for item in counts
     ):
@@ -235,21 +233,6 @@ def _is_alike(change: _Change, changes: Sequence[_Change]) -> bool:
         and (item.side is None or (item.side.rank == change.side.rank and item.side.but is not change.side.but))
         for item in changes
     )
-
-
-def _called_in(files: Mapping[str, ast.Module], loop: Loop) -> set[str]:
-    """The names of what a loop calls, and of what the program's functions among these call."""
-    found: set[str] = set()
-    waiting: list[ast.AST] = [loop]
-    for _ in range(_MOST_FUNCTIONS):
-        if not waiting:
-            break
-        for call in (item for item in ast.walk(waiting.pop(0)) if isinstance(item, ast.Call)):
-            name = called_name(call) or ""
-            own = only_function(files, name) if name not in found else None
-            found.add(name)
-            waiting += [own[1]] if own is not None else []
-    return found
 
 
 def _is_in_round(change: _Change, loop: Loop, called: set[str], here: str | None) -> bool:

@@ -16,7 +16,7 @@ from pytracer.analyze.evidence.syntax.scopes import own_nodes, spans_body
 
 _VIEWS = ("items", "keys", "values")
 _COPIES = ("sorted", "list", "tuple")
-MAKES = ("dict", "defaultdict", "OrderedDict")
+_MAKES = ("dict", "defaultdict", "OrderedDict")
 _TAKES = ("pop", "popitem", "clear", "__delitem__")
 _MOST = 4  # dicts that a dict is made of
 
@@ -95,7 +95,7 @@ def dict_of(head: ast.expr) -> tuple[ast.expr, bool] | None:
 
 def copied_dict(made: ast.AST) -> ast.expr | None:
     """The dict of `{k: v.mean() for k, v in losses.items()}`, or of the same inside of `dict()`: all of its keys."""
-    if isinstance(made, ast.Call) and called_name(made) in MAKES and len(made.args) == 1 and not made.keywords:
+    if isinstance(made, ast.Call) and called_name(made) in _MAKES and len(made.args) == 1 and not made.keywords:
         made = made.args[0]
         pair = made.elt if isinstance(made, (ast.GeneratorExp, ast.ListComp)) else None
         key = pair.elts[0] if isinstance(pair, ast.Tuple) and pair.elts else None
@@ -114,7 +114,7 @@ def dict_keys(slice_: Slice, node: ast.AST, spot: Spot, most: int = _MOST) -> Di
     made = slice_.made(node, spot, calls=True)
     inner = copied_dict(made.node)
     whole = dict_keys(slice_, inner, made.spot, most - 1) if inner is not None and most else None
-    if whole is None and not _is_dict(made.node):
+    if whole is None and not makes_dict(made.node):
         return None
     held = [(name, at) for part, at in made.through if (name := variable(part)) is not None]
     if any(_loses(item, name) for name, at in held for item in own_nodes(at.scope)):
@@ -124,8 +124,9 @@ def dict_keys(slice_: Slice, node: ast.AST, spot: Spot, most: int = _MOST) -> Di
     return DictKeys(whole.made if whole is not None else made, (*first, *_joined(later)))
 
 
-def _is_dict(node: ast.AST) -> bool:
-    return isinstance(node, ast.Dict) or (isinstance(node, ast.Call) and called_name(node) in MAKES)
+def makes_dict(node: ast.AST) -> bool:
+    """Whether an expression is a new dict."""
+    return isinstance(node, ast.Dict) or (isinstance(node, ast.Call) and called_name(node) in _MAKES)
 
 
 def _literal(node: ast.AST) -> Iterator[str | None]:

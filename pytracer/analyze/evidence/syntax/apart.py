@@ -12,6 +12,7 @@ from pytracer.analyze.evidence.syntax.bindings import set_by
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import last_name
 from pytracer.analyze.evidence.syntax.passing import names_of_object
+from pytracer.analyze.evidence.syntax.scopes import parents_of
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -42,7 +43,7 @@ class _Program:
 
     def __init__(self, tree: ast.Module) -> None:
         self._tree = tree
-        self._parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+        self._parents = parents_of(tree)
         self.functions = [item for item in self._parents if isinstance(item, _FUNCTIONS)]
         self._classes = {item.name: item for item in self._parents if isinstance(item, ast.ClassDef)}
         lambdas = (item for item in self._parents if isinstance(item, ast.Lambda))

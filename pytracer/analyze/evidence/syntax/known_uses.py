@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pytracer.analyze.evidence.syntax.bindings import set_by
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.names import last_name
-from pytracer.analyze.evidence.syntax.scopes import Function, class_named, function_named, parameters
+from pytracer.analyze.evidence.syntax.scopes import Function, callee_named, function_named, parameters, parents_of
 
 _STARTED = ("Process", "Thread")
 _SPAWNS = ("spawn", "start_processes")  # of torch.multiprocessing; the function gets its number first
@@ -21,7 +21,7 @@ def is_known_by(tree: ast.Module, names: frozenset[str]) -> bool:
 
     `names`: all that it has there, see `names_of_object`; a use that gives it another one is none of these.
     """
-    parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+    parents = parents_of(tree)
     bound = {value: target for item in parents for target, value in set_by(item) if value is not None}
     for item in _uses(parents, names):
         if item in bound:
@@ -51,7 +51,7 @@ def _is_known(tree: ast.Module, item: ast.AST, parents: Mapping[ast.AST, ast.AST
     call = parents[around] if isinstance(around, ast.keyword) else around
     if not isinstance(call, ast.Call):
         return False
-    function = _called(tree, call)
+    function = callee_named(tree, called_name(call) or "")
     if function is None:
         return called_name(call) in _ASKS
     given = around.arg if isinstance(around, ast.keyword) else _at(function, call.args, item, 0)
@@ -64,15 +64,6 @@ def _at(function: Function, values: list[ast.expr], item: ast.AST, first: int) -
         return None
     taken = [word for word in parameters(function) if word not in ("self", "cls")][first:]
     return next((word for word, value in zip(taken, values, strict=False) if value is item), None)
-
-
-def _called(tree: ast.Module, call: ast.Call) -> Function | None:
-    """A function of the program, or the constructor of one of its classes."""
-    name = called_name(call) or ""
-    owner = class_named(tree, name)
-    if owner is None:
-        return function_named(tree, name)
-    return next((part for part in owner.body if isinstance(part, ast.FunctionDef) and part.name == "__init__"), None)
 
 
 def _started(tree: ast.Module, call: ast.Call) -> Function | None:

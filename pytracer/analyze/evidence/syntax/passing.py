@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from pytracer.analyze.evidence.syntax.bindings import each_set
-from pytracer.analyze.evidence.syntax.scopes import class_named, function_named, own_nodes, parameters
+from pytracer.analyze.evidence.syntax.scopes import callee_named, own_nodes, parameters
 
 _ROUNDS = 3
 _SPAWN = "spawn"  # torch.multiprocessing: the function gets its number first
@@ -76,14 +76,7 @@ def _pairs(
     tree: ast.Module, function: ast.expr, first: int, values: list[ast.expr], words: dict[str, ast.expr]
 ) -> Iterator[tuple[str, str]]:
     name = _last(function)
-    owner = class_named(tree, name) if name is not None else None
-    found: ast.FunctionDef | ast.AsyncFunctionDef | None = None
-    if owner is not None:
-        found = next(
-            (part for part in owner.body if isinstance(part, ast.FunctionDef) and part.name == "__init__"), None
-        )
-    elif name is not None:
-        found = function_named(tree, name)
+    found = callee_named(tree, name) if name is not None else None
     if found is None:
         return
     taken = [word for word in parameters(found) if word not in ("self", "cls")][first:]

@@ -135,6 +135,19 @@ def definitions(tree: ast.Module) -> dict[str, list[ast.FunctionDef | ast.AsyncF
     return found
 
 
+def parents_of(tree: ast.AST) -> dict[ast.AST, ast.AST]:
+    """What each node stands in."""
+    return {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+
+
+def callee_named(tree: ast.Module, name: str) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+    """The only function of that name, or the constructor of the only class."""
+    owner = class_named(tree, name)
+    if owner is None:
+        return function_named(tree, name)
+    return next((part for part in owner.body if isinstance(part, ast.FunctionDef) and part.name == "__init__"), None)
+
+
 def class_around(tree: ast.Module, scope: Scope) -> ast.ClassDef | None:
     """Of a method."""
     classes = (item for item in ast.walk(tree) if isinstance(item, ast.ClassDef))

@@ -14,7 +14,7 @@ from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.known_uses import is_known_by
 from pytracer.analyze.evidence.syntax.names import last_name
 from pytracer.analyze.evidence.syntax.passing import all_names_of_object
-from pytracer.analyze.evidence.syntax.scopes import qualified_name
+from pytracer.analyze.evidence.syntax.scopes import parents_of, qualified_name
 from pytracer.analyze.naming import line_in
 
 _GETS = ("get", "get_nowait")
@@ -70,7 +70,7 @@ def shared_queue(files: Mapping[str, ast.Module], name: str) -> SharedQueue | No
     apart = functions_apart(program)
     takers: list[Taker] = []
     for file, tree in files.items():
-        parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+        parents = parents_of(tree)
         for item in parents:
             if not isinstance(item, ast.Attribute) or item.attr not in _GETS or last_name(item.value) not in names:
                 continue
