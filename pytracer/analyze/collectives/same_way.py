@@ -108,6 +108,8 @@ def _answer(view: ProcessView, call: Collective) -> LineWords | None:
     snapshot, way, sent = view.process.snapshot, way_to(view, call), only_call(view.process.snapshot, call)
     if not way or sent is None:
         return None
+    if _came_before(syntax_tree(snapshot, way[-1]), call.op, sent):
+        return None  # what comes later is another message's
     files = program_files(snapshot, way[::-1])
     peer = _peer(sent, call.op)
     for frame in reversed(way[-_HOPS:]):
@@ -121,6 +123,14 @@ def _answer(view: ProcessView, call: Collective) -> LineWords | None:
         if found:
             return line_in(found[0][0], found[0][1].lineno, way[-1].file) if len(found) == 1 else None
     return None
+
+
+def _came_before(tree: ast.Module | None, op: str, sent: ast.Call) -> bool:
+    """Whether the function of a call has an other half above it."""
+    nodes = own_nodes(scope_of(tree, sent.lineno)) if tree is not None else ()
+    return any(
+        isinstance(item, ast.Call) and called_name(item) in _ANSWERS[op] and item.lineno < sent.lineno for item in nodes
+    )
 
 
 def _answers(

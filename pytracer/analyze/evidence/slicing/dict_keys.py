@@ -22,11 +22,15 @@ _MOST = 4  # dicts that a dict is made of
 
 
 class Branch(msgspec.Struct, frozen=True):
-    """An `if`, and where it stands. `inside`: whether what it decides about is below its head, not in its `else`."""
+    """An `if`, and where it stands. `inside`: whether what it decides about is below its head, not in its `else`.
+
+    `outer`: the next one that decides about the same line.
+    """
 
     test: ast.If
     spot: Spot
     inside: bool
+    outer: Branch | None = None
 
     @property
     def at(self) -> tuple[str | None, int]:
@@ -195,19 +199,18 @@ def _below(spot: Spot, line: int) -> Branch | None:
     """The closest `if` by which a line is reached or not, and the reader all the same; one that raises ends the run."""
     returns = any(isinstance(item, ast.Return) and item.lineno == spot.line - 1 for item in own_nodes(spot.scope))
     read = deciding_ifs(spot.tree, spot.line - returns)
-    for item, around in deciding_ifs(spot.tree, line):
+    found: Branch | None = None
+    for item, around in reversed(deciding_ifs(spot.tree, line)):
         shared = any(other is item and also == around for other, also in read)
         if not shared and (around or not isinstance(last_of(item.body), ast.Raise)):
-            return Branch(item, msgspec.structs.replace(spot, line=item.lineno), spans_body(item.body, line))
-    return None
+            at = msgspec.structs.replace(spot, line=item.lineno)
+            found = Branch(item, at, spans_body(item.body, line), found)
+    return found
 
 
 def _joined(found: Sequence[SetKey]) -> Iterator[SetKey]:
-    """A key that both ways of an `if` set is always set."""
+    """A key that both ways of an `if` set is up to the next one around; without one it is always set."""
     for item in found:
         ways = {other.below.inside for other in found if other.below is not None and other.is_like(item)}
         both = item.key is not None and item.below is not None and ways == {True, False} and item.below.test.orelse
-        if both and item.below is not None:  # unless an outer `if` decides
-            yield SetKey(item.key, _below(item.below.spot, item.below.test.lineno))
-        else:
-            yield item
+        yield SetKey(item.key, item.below.outer) if both and item.below is not None else item

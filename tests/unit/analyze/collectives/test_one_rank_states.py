@@ -258,3 +258,34 @@ def test_long_chain_of_variables_ends(run: Path) -> None:
     )
     source += f"def other():\n    pass\nclass Long:\n    def long(self, state):\n{chain}        return x\n"
     assert "Rank 1" in summary(left(run, source))
+
+
+TWICE = SOURCE + "class Other:\n    def step(self, batch):\n        return batch\n"
+CALLED = SOURCE.replace("            self.step(batch)", "            self.model(batch)").replace(
+    "class Trainer:",
+    "class Net:\n    def forward(self, batch):\n        return Trainer().evaluate(batch)\nclass Trainer:",
+)
+
+
+@pytest.mark.parametrize(
+    ("source", "way"),
+    [
+        (TWICE, WAY),
+        (CALLED, [(name, line + 3) for name, line in WAY]),
+    ],
+    ids=["two functions of a name", "an object that is called"],
+)
+def test_loop_that_cannot_be_followed_may_have_the_last_call(source: str, way: list[Frame], run: Path) -> None:
+    """So it is not said to be gone through alike."""
+    calls = [(name, line + (way[0][1] - WAY[0][1])) for name, line in [*ROUND, *ROUND]]
+    assert "had left the loop of line 26" not in summary(left(run, source, calls, way))
+
+
+def test_loop_between_may_be_the_one_that_was_left(run: Path) -> None:
+    """That of the batches was gone through alike; the folds around it may be fewer on one rank."""
+    source = SOURCE.replace(
+        "            self.epoch(data)\n            score = self.evaluate(state)\n",
+        "            for fold in self.folds:\n                self.epoch(fold); score = self.evaluate(state)\n",
+    )
+    way = [STEP, ("Trainer.epoch", 12), ("Trainer.fit", 28), ("main", 31)]
+    assert "Rank 1 had left the loop of line 26" not in summary(left(run, source, way=way))

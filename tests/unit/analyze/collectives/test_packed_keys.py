@@ -139,3 +139,23 @@ def test_other_sizes_are_not_laid_to_the_keys(source: str, sizes: tuple[Sizes, S
     report = reported(run, source, [("log", at)], sizes)
     assert "for each key" not in summary(report)
     assert "the same keys" not in advice(report)
+
+
+NESTED = """def log(out, hard):
+    terms = {"cls": one(out), "box": two(out)}
+    if "dn" in out:
+        terms["dn"] = three(out)
+    if "aux" in out:
+        if hard:
+            terms["aux"] = four(out)
+        else:
+            terms["aux"] = five(out)
+    values = torch.stack(list(terms.values()))
+    dist.all_reduce(values)
+"""
+
+
+def test_key_that_both_ways_of_an_inner_branch_set_is_up_to_the_outer_one(run: Path) -> None:
+    """Either branch may have added the one key: none is blamed alone."""
+    said = summary(reported(run, NESTED, [("log", 11)], ([[3]], [[4]])))
+    assert "for each key of" not in said

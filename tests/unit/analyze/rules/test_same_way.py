@@ -151,3 +151,20 @@ def test_ranks_that_receive_other_numbers_of_messages_are_told_with_the_numbers(
     """The look-alike: one of them may have left out an answer."""
     words = reported(run, TAKES, [[("swap", 2)]] * 2, "recv", numbers=[1, 2])
     assert "each in recv()" not in words
+
+
+LATER = """def swap(x, y, peer):
+    dist.recv(y, peer)
+    dist.send(x, peer)
+def finish(z, boss):
+    dist.recv(z, boss)
+def run(x, y, z, peer):
+    swap(x, y, peer)
+    finish(z, 0)
+"""
+
+
+def test_other_half_that_came_before_is_not_looked_for_in_what_follows(run: Path) -> None:
+    """It has received already: the recv() of a later phase is not its own."""
+    words = reported(run, LATER, [[("swap", 3), ("run", 7)]] * 2)
+    assert "neither has called recv() for that." in words and "line 5" not in words

@@ -125,3 +125,18 @@ def test_advice_names_the_indices_and_the_size(
         f"Compare min() and max() of `col` ({values}line 1: `col = hashes(words)`) with the size `(n, m)`"
     )
     assert "at line 3, where torch.sparse_csr_tensor() makes `adj` and does not check them" in says
+
+
+@pytest.mark.parametrize(
+    ("given", "indices"),
+    [
+        ("crow, col, vals, size=(n, m)", ("crow", "col")),
+        ("col_indices=col, values=vals, crow_indices=crow, size=(n, m)", ("crow", "col")),
+        ("crow, *parts, size=(n, m)", None),
+    ],
+    ids=["by their places", "by their names, in another order", "starred"],
+)
+def test_indices_of_a_constructor_are_in_its_order(given: str, indices: tuple[str, ...] | None, tmp_path: Path) -> None:
+    """Pointers first; of `*parts` nothing is known."""
+    found = sparse.sparse_source(view_of(tmp_path, f"adj = torch.sparse_csr_tensor({given})\nout = adj @ x\n", 2))
+    assert (found.indices if found is not None else None) == indices
