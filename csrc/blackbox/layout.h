@@ -8,7 +8,7 @@ namespace pytracer::blackbox {
 
 inline constexpr unsigned char kMagic[8] = {0x89, 0x70, 0x79, 0x74, 0x72, 0x63, 0x0d, 0x0a};
 inline constexpr uint32_t kMajor = 1;
-inline constexpr uint32_t kMinor = 12;
+inline constexpr uint32_t kMinor = 13;
 inline constexpr uint32_t kHeaderBytes = 0x2000;
 inline constexpr uint32_t kRegionLimit = 120;
 inline constexpr uint32_t kRecordBytes = 128;
@@ -260,6 +260,18 @@ enum class HolderKind : uint32_t {
   kGlobal = 3,
   kSaved = 4,
   kNumber = 5,
+  kWhole = 6,
+  kTruth = 7,
+  kReal = 8,
+  kNothing = 9,
+  kLength = 10,
+};
+
+enum class LengthOf : uint32_t {
+  kNone = 0,
+  kList = 1,
+  kTuple = 2,
+  kDict = 3,
 };
 
 enum class ArgumentHow : uint32_t {

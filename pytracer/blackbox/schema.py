@@ -19,7 +19,8 @@ MAJOR = 1
 # 5: SIGNAL_SENT, the process group. 6: CRASH, the call that unmapped the memory. 7: HOLDERS has whole numbers
 # 8: STORAGE_HITS has storages behind which the heap is overwritten. 9: DEVICE_OP, in place of OP in a process that uses CUDA; waits of
 # the host for a device. 10: DEVICE_ASSERTION, KERNEL. 11: ARGUMENTS, numbers that are not finite. 12: HOLDERS, offsets
-MINOR = 12
+# 13: HOLDERS, values of a process that was asked to end
+MINOR = 13
 
 HEADER_BYTES = 8192
 REGION_LIMIT = 120
@@ -376,6 +377,21 @@ class HolderKind(IntEnum):
     GLOBAL = 3
     SAVED = 4  # an autograd node keeps it for backward
     NUMBER = 5  # no tensor: a whole number in a local variable, which is in `addr`
+    # No tensors, of a process that did not crash: values of the program's variables on the interrupted thread
+    WHOLE = 6  # `addr`: the number, signed
+    TRUTH = 7  # `addr`: 0 or 1
+    REAL = 8  # `addr`: the bits of a double
+    NOTHING = 9  # None
+    LENGTH = 10  # `addr`: the items of a list, tuple or dict; `distance`: see LengthOf
+
+
+class LengthOf(IntEnum):
+    """`Holder.distance` of LENGTH: what has the items."""
+
+    NONE = 0
+    LIST = 1
+    TUPLE = 2
+    DICT = 3
 
 
 class ArgumentHow(IntEnum):
@@ -1309,12 +1325,12 @@ HOLDER = Struct(
     "numbers, under Python's expressions for them: x.ctypes.data first, then x.dtype.num, x.shape[0], x.strides[0] ...",
     (
         _f("kind", "u32", "see HolderKind"),
-        _f("frame", "u32", "LOCAL, CELL, GLOBAL, NUMBER: index in PYTHON_FRAMES; SAVED: 1 when text names a Python class"),
+        _f("frame", "u32", "index in PYTHON_FRAMES; SAVED: 1 when text names a Python class"),
         _f("base", "u64", "base address of its storage; 0: the tensor has no memory"),
         _f("object", "u64", "the Python object; SAVED: the node. Identity only"),
         _f("text", "u32", "offset in ARENA: Python expression, e.g. caches[1]; SAVED: class of the node, mangled when it is C++"),
         _f("text_nbytes", "u32", "its size", "bytes"),
-        _f("addr", "u64", "address of the first element; 0: unknown; NUMBER: the number, signed"),
+        _f("addr", "u64", "address of the first element; 0: unknown; NUMBER and the kinds after it: see there"),
         _f("distance", "u32", "SAVED: edges from the node or tensor where the search began; LOCAL, CELL, GLOBAL, since minor version 12: elements from base to the first one, at most 2**32 - 1"),
         _f("elements", "u32", "LOCAL, CELL, GLOBAL: elements of the tensor, at most 2**32 - 1"),
     ),

@@ -22,7 +22,10 @@ crashsafe::PythonTypes find_types() {
           .module = address_of("PyModule_Type"),
           .type = address_of("PyType_Type"),
           .text = address_of("PyUnicode_Type"),
-          .integer = address_of("PyLong_Type")};
+          .integer = address_of("PyLong_Type"),
+          .truth = address_of("PyBool_Type"),
+          .real = address_of("PyFloat_Type"),
+          .nothing = address_of("_Py_NoneStruct")};
 }
 
 }  // namespace

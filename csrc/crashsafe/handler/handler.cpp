@@ -97,13 +97,14 @@ void handle(int signal, siginfo_t* info, ucontext_t* context) {
 }
 
 // The steps that take a millisecond. A report of a crash, or of an end, stays.
-void write_stacks(int signal, siginfo_t* info, ucontext_t* context, CrashState state) {
+void write_stacks(int signal, siginfo_t* info, ucontext_t* context, CrashState state, bool values) {
   auto before = static_cast<CrashState>(g_box.crash.data->state);
   if (!handlers_installed() || (before != CrashState::kNone && before != CrashState::kLive) || !room_for_report() || !claim_at_once()) return;
   uint64_t old_mask = 0;
   sys_mask(SIG_BLOCK, nullptr, &old_mask);
   begin_report(signal, info, context, state);
   run_steps(Step::kSignal, Step::kImages, context, installed_action(SIGSEGV));
+  if (values) run_steps(Step::kHolders, Step::kHolders, context, installed_action(SIGSEGV));
   release_claim();
   sys_mask(SIG_SETMASK, &old_mask, nullptr);
 }
@@ -118,20 +119,21 @@ void forget_reports() noexcept {
 
 void write_stop(ucontext_t* context) noexcept {
   siginfo_t none{};
-  write_stacks(0, &none, context, CrashState::kExit);
+  write_stacks(0, &none, context, CrashState::kExit, true);
 }
 
-void write_handled(int signal, siginfo_t* info, ucontext_t* context) noexcept { write_stacks(signal, info, context, CrashState::kLive); }
+void write_handled(int signal, siginfo_t* info, ucontext_t* context) noexcept { write_stacks(signal, info, context, CrashState::kLive, true); }
 
 void write_here(ucontext_t* context) noexcept {
   set_pc(context, reinterpret_cast<uint64_t>(__builtin_return_address(0)));  // the walk begins at our caller
   siginfo_t none{};
-  write_stacks(0, &none, context, CrashState::kLive);
+  write_stacks(0, &none, context, CrashState::kLive, true);
 }
 
 void write_exit(ucontext_t* context) noexcept {
   set_pc(context, reinterpret_cast<uint64_t>(__builtin_return_address(0)));  // the walk begins at our caller
-  write_stop(context);
+  siginfo_t none{};
+  write_stacks(0, &none, context, CrashState::kExit, false);
 }
 
 }  // namespace pytracer::crashsafe

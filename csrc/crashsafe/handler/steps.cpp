@@ -1,6 +1,8 @@
 #include "crashsafe/handler/steps.h"
 
 #include "crashsafe/file/black_box.h"
+#include "crashsafe/handler/report.h"
+#include "crashsafe/memory/frame_values.h"
 #include "crashsafe/memory/heap_damage.h"
 #include "crashsafe/memory/process_context.h"
 #include "crashsafe/memory/referrers.h"
@@ -74,6 +76,12 @@ void write_overrun() {
   if (crash.signal == SIGSEGV || crash.signal == SIGBUS || crash.signal == SIGABRT) write_overrun_storages();
 }
 
+// What a process that stands still was about to do is up to the values of its variables; a crash is about its tensors.
+void write_holders() {
+  if (has_state(CrashState::kLive) || has_state(CrashState::kExit)) write_values();
+  if (!has_state(CrashState::kExit)) write_referrers();
+}
+
 void do_step(Step step, ucontext_t* context, const KernelAction& like) {
   switch (step) {
     case Step::kSignal: return write_thread();
@@ -90,7 +98,7 @@ void do_step(Step step, ucontext_t* context, const KernelAction& like) {
     case Step::kLoadedImages: write_loaded_images(); return write_overrun();
     case Step::kOtherThreads: return write_other_threads(like);
     case Step::kNames: return write_names();
-    case Step::kHolders: return write_referrers();
+    case Step::kHolders: return write_holders();
     case Step::kArguments: return write_arguments();
   }
 }

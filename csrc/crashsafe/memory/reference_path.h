@@ -14,6 +14,7 @@ class ReferencePath {
 
   bool full() const { return depth_ == kDepth; }
   bool outermost() const { return depth_ == 1; }
+  bool below_attribute() const { return full() && steps_[1].kind == kAttribute && steps_[2].kind == kAttribute; }
   void begin(uint64_t name) {
     depth_ = 0;
     push(kVariable, name);

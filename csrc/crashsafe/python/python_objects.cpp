@@ -83,6 +83,10 @@ bool whole_number(uint64_t object, int64_t& value) noexcept {
   return true;
 }
 
+// ob_fval, and ma_used: the first member behind PyObject, as is ob_size.
+uint64_t bits_of_real(uint64_t object) noexcept { return word_at(object + static_cast<uint64_t>(py->size)); }
+uint64_t length_of_dict(uint64_t object) noexcept { return word_at(object + static_cast<uint64_t>(py->size)); }
+
 bool table_of_dict(uint64_t dict, Table& out) noexcept {
   uint64_t values = 0;
   return read_value(values, dict + py->dict_values) && table_of_keys(word_at(dict + py->dict_keys), values, out);

@@ -1,4 +1,4 @@
-"""What a variable that counts caught errors was on a rank at its end, as a crash or an exception left it."""
+"""What a variable that counts caught errors was on a rank at its end, as a crash, an exception or a stop left it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from pytracer.analyze.collectives.standing_line import standing_line
 from pytracer.analyze.evidence.failing.line import failing_line
 from pytracer.analyze.evidence.syntax.error_counts import ErrorCount, error_counts
 from pytracer.analyze.evidence.syntax.scopes import class_around, scope_of
@@ -51,8 +52,10 @@ def _held_counts(view: ProcessView) -> Iterator[HeldCount]:
     crash = view.crash
     for number in (*crash.numbers, *crash.other_numbers) if crash is not None else ():
         yield HeldCount(number.expression, number.value, number.frame.file, number.frame.line)
-    exception = view.exception if view.raised else None
-    at = failing_line(view.process.snapshot, exception, view.exception_stack) if exception is not None else None
+    if view.raised:
+        at = failing_line(view.process.snapshot, view.exception, view.exception_stack)
+    else:
+        at = standing_line(view)
     if at is None:
         return
     for depth, frame in enumerate(at.frames):

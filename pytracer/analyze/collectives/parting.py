@@ -15,7 +15,7 @@ import msgspec
 from pytracer._text import capital, count_words
 from pytracer.analyze.collectives.call_sites import counts_at, site_of
 from pytracer.analyze.collectives.deciders import called_by
-from pytracer.analyze.collectives.deciding_tests import DECIDE
+from pytracer.analyze.collectives.deciding_tests import DECIDE, change_of_test
 from pytracer.analyze.collectives.description import place_of
 from pytracer.analyze.collectives.differing_bounds import differing_bound
 from pytracer.analyze.collectives.exchanges import exchange
@@ -28,7 +28,7 @@ from pytracer.analyze.collectives.quiet_handlers import quiet_handler, quiet_pla
 from pytracer.analyze.collectives.rank_branches import branch_words
 from pytracer.analyze.collectives.rank_objects import RankObject, decided_by_rank
 from pytracer.analyze.collectives.stop_flags import stop_flag, way_out
-from pytracer.analyze.collectives.tested_values import tested_words
+from pytracer.analyze.collectives.tested_values import Tested, tested, tested_words
 from pytracer.analyze.collectives.ways import Side, aligned, completed, in_step, parted, quoted, way_to
 from pytracer.analyze.evidence.slicing.by_rank import SizeSource, rounds_source
 from pytracer.analyze.evidence.slicing.files import program_files
@@ -206,6 +206,9 @@ def _behind(inside: Side, outside: Side, at: int, loop: Loop) -> Parting | None:
     if left is not None:
         return left
     ends = [item for item in _ends(loop) if item.lineno != here.line]
+    ended = _ended_by(inside, outside, at, loop, ends)
+    if ended is not None:
+        return ended
     skips = quiet_handler(snapshot, inside.way[at:], outside.name, absent=outside.view)
     if ends:
         shown = " or ".join(f"line {item.lineno} ({quoted(snapshot, here, item.lineno)})" for item in ends[:2])
@@ -219,6 +222,20 @@ def _behind(inside: Side, outside: Side, at: int, loop: Loop) -> Parting | None:
     by = f" (line {source.line}: `{source.text}`)" if source is not None else ""
     more = f"may depend on the rank{by}" if by or _RANK.search(text) else "may differ"
     return Parting(f"{capital(words)}. Its number of rounds {more}: {_ROUNDS}", inferred=True)
+
+
+def _ended_by(inside: Side, outside: Side, at: int, loop: Loop, ends: Sequence[ast.If]) -> Parting | None:
+    """The only one of the conditions that end a loop which held for the rank behind it, and not for the one in it."""
+    here, snapshot = inside.way[at], inside.view.process.snapshot
+    tree = syntax_tree(snapshot, here)
+    came = [(item, tested(inside, outside, at, item.test, item.lineno, loop)) for item in ends]
+    held = [(item, found) for item, found in came if found is not None and found.theirs and not found.mine]
+    if len(held) != 1 or tree is None or not held[0][1].values:
+        return None
+    ((item, found),) = held
+    text = quoted(snapshot, here, item.lineno) or ""
+    words = f"{capital(outside.name)} had left the loop by line {item.lineno} ({text}), {inside.name} was still in it"
+    return _of_values(found, words, item, text, tree)
 
 
 def _fewer_calls(one: Side, other: Side, at: int, unless: int | None = None) -> str | None:
@@ -263,6 +280,10 @@ def _left_by(inside: Side, outside: Side, at: int, loop: Loop) -> Parting | None
         return Parting(f"{capital(outside.name)} may have left {left}; {inside.name} was still in it. {agree}")
     values = tested_words(inside, outside, at, loop, out[1])
     said = f"{outside.name} had left {left}{values}"
+    came = tested(inside, outside, at, out[1], out[0], loop) if flag is None else None
+    if came is not None and came.theirs and not came.mine and came.reason is not None:
+        left_it = f"{capital(outside.name)} had left {left}; {inside.name} was still in it"
+        return Parting(f"{left_it}. {came.reason}", subject=said, one_rank=True)
     return Parting(f"{capital(said)}; {inside.name} was still in it. {agree}", subject=said)
 
 
@@ -316,8 +337,13 @@ def _skipped(one: Side, other: Side, at: int) -> Parting | None:
             same = elsewhere is not None and position == at and not (around and not spans(item, elsewhere))
             if text is None or same:
                 continue
+            came = tested(one, other, at, item.test, item.lineno) if position == at else None
+            if came is not None and came.mine == came.theirs:
+                continue  # it led both the same way
             words = branch_words(frame, text, item.lineno, around)
             known = _of_one_rank(one.view, one.way, position, item)
+            if known is None and came is not None and came.values:
+                return _of_values(came, f"{words}, and {other.name} passed it by", item, text, tree)
             if known is not None:
                 by = f"`{known.name}` of line {item.lineno} ({text}) {known.subject}"
                 return Parting(
@@ -328,6 +354,14 @@ def _skipped(one: Side, other: Side, at: int) -> Parting | None:
                 skipped=True,
             )
     return None
+
+
+def _of_values(came: Tested, words: str, decides: ast.If, text: str, tree: ast.Module) -> Parting:
+    """The values that variables of an `if` had on both ranks tell that it decided."""
+    advice = came.reason or f"{came.values}: {change_of_test(decides, tree)}"
+    return Parting(
+        f"{words}: {advice}", subject=f"{came.values}, which line {decides.lineno} ({text}) asks for", one_rank=True
+    )
 
 
 def passed_by_words(view: ProcessView, call: Collective, other: str) -> str | None:

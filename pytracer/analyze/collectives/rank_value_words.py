@@ -72,10 +72,10 @@ def _cause(compared: Compared, found: RankValue) -> str:
             f"{origin}, which reads files: see what each rank finds there. Let one rank read and broadcast it, or "
             "agree on it (all_reduce() with MIN)."
         )
-    if _ENVIRONMENT.search(whole):
-        return f"{origin}, which differs by process or host: let one rank read it and broadcast it."
     if RANK.search(whole):
         return f"{origin}, which depends on the rank: make it the same on all."
+    if _ENVIRONMENT.search(whole):
+        return f"{origin}, which differs by process or host: let one rank read it and broadcast it."
     return (
         f"{origin}. Let one rank decide and broadcast it, or compute it from what all ranks have (all_reduce() first)."
     )

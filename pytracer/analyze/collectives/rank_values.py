@@ -13,7 +13,9 @@ from collections.abc import Iterator
 import msgspec
 from msgspec import structs
 
+from pytracer.analyze.collectives.description import place_of
 from pytracer.analyze.collectives.matching import state_of
+from pytracer.analyze.collectives.standing_line import standing_line
 from pytracer.analyze.collectives.ways import way_to
 from pytracer.analyze.evidence.failing.line import FailingLine, failing_line
 from pytracer.analyze.evidence.slicing.calls import argument_of
@@ -127,10 +129,15 @@ class Compared:
 
 
 def line_of_call(view: ProcessView, call: Collective) -> FailingLine | None:
-    """With the variables of the moment at which the call failed; None of a call that was not what ended the rank."""
-    if not view.raised or state_of(view.process, call) != "failed" or view.exception is None:
-        return None
-    return failing_line(view.process.snapshot, view.exception, view.exception_stack)
+    """With the variables of the moment at which the call failed, or at which the rank was asked to end while it stood in it.
+
+    None of a call that was neither, and where they are not recorded.
+    """
+    if view.raised:
+        failed = state_of(view.process, call) == "failed" and view.exception is not None
+        return failing_line(view.process.snapshot, view.exception, view.exception_stack) if failed else None
+    line, at = standing_line(view), place_of(call)
+    return line if line is not None and at in line.frames else None
 
 
 def passed_argument(compared: Compared, names: tuple[str, ...], op: str) -> tuple[ast.expr, Spot] | None:

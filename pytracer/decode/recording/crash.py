@@ -13,6 +13,7 @@ from pytracer.decode.recording.crash_images import FOUND, Places, parse_maps, st
 from pytracer.decode.recording.crash_threads import in_order, read_threads, threads_how
 from pytracer.decode.recording.file import BoxFile
 from pytracer.decode.recording.held_arrays import split_arrays
+from pytracer.decode.recording.held_values import VALUE_KINDS, value_text
 from pytracer.decode.recording.journal import NO_SEQUENCE_NR, Journal, text_of_kind
 from pytracer.decode.recording.storages import Storages
 from pytracer.decode.recording.torch_numbers import DEVICES, DTYPES
@@ -25,6 +26,7 @@ from pytracer.decode.types.snapshot import (
     ArgumentHowName,
     Crash,
     HeldNumber,
+    HeldValue,
     HitKind,
     Holder,
     HolderKindName,
@@ -158,6 +160,7 @@ class CrashReader:
             numbers=numbers,
             other_numbers=others,
             arrays=arrays,
+            values=tuple(self._values(threads)),
             holders_truncated=bool(head.holders_truncated),
             arguments=tuple(self._arguments()),
             arguments_truncated=bool(head.arguments_truncated),
@@ -354,6 +357,14 @@ class CrashReader:
                 if crashed is own:
                     value = item.addr - (1 << 64) if item.addr >> 63 else item.addr
                     yield HeldNumber(self._text(item.text, item.text_nbytes), value, frame, depth)
+
+    def _values(self, threads: tuple[tuple[int, tuple[PythonFrame, ...]], ...]) -> Iterable[HeldValue]:
+        own = len(threads[0][1]) if threads and self._head.python_matched else 0
+        for item in self._box.items(Region.HOLDERS, raw.Holder, self._head.holder_count):
+            if item.kind in VALUE_KINDS and item.frame < own:
+                text = value_text(item.kind, item.addr, item.distance)
+                if text is not None:
+                    yield HeldValue(self._text(item.text, item.text_nbytes), text, item.frame)
 
     def _arguments(self) -> Iterable[Argument]:
         names, frames = self._register_names, self._head.native_count

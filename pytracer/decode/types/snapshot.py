@@ -137,6 +137,19 @@ class HeldNumber:
 
 
 @dataclass(frozen=True)
+class HeldValue:
+    """What a variable of the program was when a process was asked to end, or for its stacks. Since minor version 13.
+
+    `expression` as in Python: `self.step`, `state['best']`; `text` as an exception's variables have it: `7`, `0.25`,
+    `True`, `None`, `list of 4`. `depth` is the place of its frame among those of the thread, 0 the innermost one.
+    """
+
+    expression: str
+    text: str
+    depth: int
+
+
+@dataclass(frozen=True)
 class HeldArray:
     """An array of NumPy that a local variable of the crashed thread held; `expression` as in Python: `self.rows`.
 
@@ -588,6 +601,7 @@ class Crash:
     arrays: tuple[HeldArray, ...] = ()  # of the same frames
     numbers: tuple[HeldNumber, ...] = ()  # of the crashed thread's innermost frames, which come first
     other_numbers: tuple[HeldNumber, ...] = ()  # of other threads, where the crashed one runs no Python
+    values: tuple[HeldValue, ...] = ()  # of the program's frames on that thread; empty after a crash
     holders: tuple[Holder, ...] = ()  # in the order of the search: innermost frames first
     holders_truncated: bool = False  # the search reached one of its limits
     arguments: tuple[Argument, ...] = ()  # of native code: registers first, then the stack from the innermost frame on

@@ -1,0 +1,28 @@
+"""The line at which a rank stood when it was asked to end, with what its variables were."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from pytracer.analyze.deaths.ending import asked_to_end
+from pytracer.analyze.evidence.failing.line import FailingLine, failing_line
+from pytracer.analyze.parts import python_frame
+from pytracer.analyze.view import ProcessView
+from pytracer.report.job import ExceptionReport, OuterFrameReport, VariableReport
+
+
+def standing_line(view: ProcessView) -> FailingLine | None:
+    """As failing_line(), without an exception; None of a rank that raised or crashed, or whose values are not recorded."""
+    end = asked_to_end(view.process) if view.crash is None and not view.raised else None
+    if end is None or not end.values:
+        return None
+    held: dict[int, list[VariableReport]] = defaultdict(list)
+    for item in end.values:
+        held[item.depth].append(VariableReport(name=item.expression, value=item.text))
+    stack = [python_frame(frame) for frame in end.python_stack]
+    outer = [OuterFrameReport(frame=depth, variables=values) for depth, values in held.items()]
+    found = failing_line(view.process.snapshot, ExceptionReport(outer=outer), stack)
+    if found is None:
+        return None
+    innermost = held.get(next(n for n, frame in enumerate(stack) if frame is found.frame), [])
+    return failing_line(view.process.snapshot, ExceptionReport(outer=outer, variables=innermost), stack)
