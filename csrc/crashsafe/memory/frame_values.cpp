@@ -50,8 +50,7 @@ bool write_plain(uint64_t object, uint64_t type) {
   } else if (type == types.real) {
     write(HolderKind::kReal, object, bits_of_real(object));
   } else if (type == types.integer || type == types.truth) {
-    if (whole_number(object, whole))
-      write(type == types.truth ? HolderKind::kTruth : HolderKind::kWhole, object, static_cast<uint64_t>(whole));
+    if (whole_number(object, whole)) write(type == types.truth ? HolderKind::kTruth : HolderKind::kWhole, object, static_cast<uint64_t>(whole));
   } else {
     return false;
   }
@@ -108,7 +107,7 @@ bool is_library(const PythonFrame& frame) {
   memcpy(walk.file, g_box.arena.data + frame.file, nbytes);
   std::string_view file{walk.file, nbytes};
   size_t python = file.find("/lib/python3."), packages = file.find("-packages/");
-  if (packages == file.npos) return python != file.npos || file.starts_with("<");
+  if (packages == file.npos) return python != file.npos || file.starts_with("<frozen");
   std::string_view package{file.data() + packages, file.size() - packages};
   return package.starts_with("-packages/torch/") || package.starts_with("-packages/pytracer/");
 }

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import structs
 
 from pytracer.analyze.collectives.rank_value_words import value_words
-from pytracer.analyze.collectives.rank_values import Compared, variables_in
+from pytracer.analyze.collectives.rank_values import RANK, Compared, variables_in
 from pytracer.analyze.collectives.ways import Side
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind, lines_that_fill
@@ -62,7 +62,9 @@ def tested_words(inside: Side, outside: Side, at: int, loop: Loop, test: ast.exp
 
 
 def tested(one: Side, other: Side, at: int, test: ast.expr, line: int, loop: Loop | None = None) -> Tested | None:
-    """How a condition last came out on two ranks that have both passed it; None where what is recorded does not tell.
+    """How a condition last came out on two ranks that have both passed it.
+
+    None where what is recorded does not tell, and of one that asks for the rank itself: there nothing came out by chance.
 
     Args:
         one: A rank.
@@ -72,7 +74,7 @@ def tested(one: Side, other: Side, at: int, test: ast.expr, line: int, loop: Loo
         line: Where it is.
         loop: One that it is in, and the first rank as well: that may be in a later round.
     """
-    if min(len(one.way), len(other.way)) <= at:
+    if min(len(one.way), len(other.way)) <= at or RANK.search(ast.unparse(test)):
         return None
     compared = Compared(one.view, one.call, other.view, other.call)
     spot = compared.slice.spot(len(one.way) - 1 - at)
@@ -81,7 +83,9 @@ def tested(one: Side, other: Side, at: int, test: ast.expr, line: int, loop: Loo
         return None
     since = [_since(line, item.line or 0, within) for item, within in ((here, loop), (there, None))]
     items = {ast.unparse(item): item for item in variables_in(test) if isinstance(item, ast.expr)}
-    if not all(since) or any(_may_have_changed(spot, name, *part) for name in items for parts in since for part in parts):
+    if not all(since) or any(
+        _may_have_changed(spot, name, *part) for name in items for parts in since for part in parts
+    ):
         return None
     pairs = {name: compared.pair(item, spot) for name, item in items.items()}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pytracer._text import capital
 from pytracer.analyze.evidence.exceptions.chains import Chain
+from pytracer.analyze.evidence.exceptions.other_end import is_of_other_end
 from pytracer.analyze.evidence.exceptions.raisers import repeats
 from pytracer.analyze.evidence.exceptions.reraised import Reraised, library_reason
 from pytracer.analyze.evidence.exceptions.told import Told
@@ -26,7 +27,7 @@ def next_step(told: Told) -> str:
         return _of_worker(told, first, first.frame)
     if told.chain is not None:
         return _by_chain(told, told.chain)
-    origin = _origin(told)
+    origin = _origin(told) if not _is_of_other_end(told) else ""
     given = told.given if first is None else None
     advice = _by_kind(told, given, quoted=not origin)
     if given is not None and given in advice:
@@ -73,6 +74,18 @@ def _by_kind(told: Told, given: str | None, *, quoted: bool) -> str:
     return f"{_by_message(told, given, quoted=quoted)}{told.handling()}"
 
 
+def _is_of_other_end(told: Told) -> bool:
+    """Whether a library raised it, for what another process or a file did."""
+    stack, reason = told.view.exception_stack, told.reason
+    return (
+        told.first is None
+        and bool(stack)
+        and stack[0] != told.frame
+        and reason is not None
+        and is_of_other_end(reason.type)
+    )
+
+
 def _for_earlier(before: HandledExceptionReport) -> str:
     known = exception_advice(before.type, before.message, "that line")
     look = f"Look at {error_at_words(before)} first: the program raised the last one for it."
@@ -108,6 +121,11 @@ def _by_message(told: Told, given: str | None, *, quoted: bool) -> str:
         known = exception_advice(inner.type, inner.message, place, own, general=given is None)
     if known is None and hint is not None:
         return f"{f'{given} ' if given is not None else ''}The message itself advises: {hint}"
+    if known is None and given is None and _is_of_other_end(told):
+        return (
+            f"{place_words(stack[0])} raised it, below {place}: look there for what it asks for, and at the process, file "
+            "or peer at its other end. The values of the program's line are not what it refused."
+        )
     return (
         known
         or given

@@ -7,6 +7,7 @@ import re
 
 import msgspec
 
+from pytracer.analyze.evidence.exceptions.other_end import is_of_other_end
 from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.numbers import number_at
@@ -35,7 +36,7 @@ class _Operand(msgspec.Struct, frozen=True):
 
 def involved(at: FailingLine) -> str | None:
     """None for none, or many."""
-    if at.node is None or _is_of_graph(at):
+    if at.node is None or _is_of_graph(at) or (not at.own and is_of_other_end(at.kind)):
         return None
     told = _told(at)
     numbers = _of_message(at, told)

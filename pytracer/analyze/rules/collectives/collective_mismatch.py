@@ -76,6 +76,7 @@ from pytracer.analyze.behind import Behind
 from pytracer.analyze.collectives.call_sites import calls_by_site, calls_of_group, differing_sites
 from pytracer.analyze.collectives.ddp_settings import DifferingOption, differing_option, option_advice, option_words
 from pytracer.analyze.collectives.description import at_place, call_words, place_of, span_words
+from pytracer.analyze.collectives.differing_values import differing_values
 from pytracer.analyze.collectives.matching import STOOD_NS, GroupMatch, Mismatch, Variant
 from pytracer.analyze.collectives.mismatch_advice import Explained, explained
 from pytracer.analyze.collectives.mismatch_sides import from_other_lines, two_sides
@@ -151,6 +152,7 @@ class CollectiveMismatch:
                 _more(found),
                 _stood(job, judgement.found),
                 *_uneven_lines(job, judgement.found),
+                _values(job, found) if told.cause is None else None,
                 pairing_evidence(job, match, [side.ranks[0] for side in found.variants], found.sequence_nr),
                 _result(found),
                 *_receivers(job, found),
@@ -318,6 +320,12 @@ def _uneven_lines(job: JobView, item: _Found) -> Iterator[Evidence]:
             ranks=[view.process.rank or 0 for view in sides],
             counts=[count[site] if count else 0 for count in counts],
         )
+
+
+def _values(job: JobView, found: Mismatch) -> Evidence | None:
+    """What is different on two sides."""
+    sides = views_of(job, [side.ranks[0] for side in found.variants[:2]])
+    return differing_values(*sides) if len(sides) == 2 else None
 
 
 def _side(item: Variant, match: GroupMatch) -> Evidence:

@@ -34,6 +34,7 @@ from pytracer.analyze.collectives.absent_ranks import (
 )
 from pytracer.analyze.collectives.call_sites import calls_by_site, site_of
 from pytracer.analyze.collectives.description import place_of, span_words
+from pytracer.analyze.collectives.differing_values import differing_values
 from pytracer.analyze.collectives.exchanges import exchange_with_any
 from pytracer.analyze.collectives.extra_calls import ExtraCall
 from pytracer.analyze.collectives.gone_on import GoneOn, gone_on
@@ -59,7 +60,7 @@ from pytracer.analyze.naming import line_in, name_words, place_words, samples_wo
 from pytracer.analyze.rules.account import account, nothing_to_compare
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, cannot_decide, not_found
 from pytracer.analyze.view import JobView, ProcessView
-from pytracer.report.job import Confidence, PythonFrame
+from pytracer.report.job import Confidence, Evidence, PythonFrame
 
 _LISTED = 3
 _LONG_NS = 600_000_000_000  # of a job that still runs: a checkpoint or an evaluation takes minutes
@@ -127,6 +128,7 @@ class CollectiveMissingRank:
                 *(last_seen(view) for view in item.views[:_LISTED]),
                 *(fact for view in item.views[:_LISTED] for fact in ended_thread_evidence(view)),
                 handled.evidence if handled is not None else None,
+                _values(job, item) if worker is None and thread is None else None,
                 paired_before(job, item),
                 *symptom_evidence(job),
             ],
@@ -143,6 +145,12 @@ class CollectiveMissingRank:
             else _loader_advice(worker),
             [f"the collectives of {span_words(unknown)}: no readable record" if unknown else None],
         )
+
+
+def _values(job: JobView, item: Absence) -> Evidence | None:
+    """What is different on the rank that did not come and on one that waited."""
+    waiters = views_of(job, item.wait.waiters[:1])
+    return differing_values(item.views[0], waiters[0]) if waiters else None
 
 
 def _extra(job: JobView, item: Absence) -> ExtraCall | None:

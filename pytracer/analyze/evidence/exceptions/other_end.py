@@ -1,0 +1,16 @@
+"""Exceptions that are about another process, a peer or a stream's end, and not about the values of the line."""
+
+from __future__ import annotations
+
+import re
+
+_OF_OTHER_END = re.compile(
+    r"(?:^|\.)(?:AuthenticationError|EOFError|\w*Connection\w*Error|BrokenPipeError|\w*Timeout(?:Error|Expired)?"
+    r"|BrokenProcessPool|BrokenThreadPool|ChildProcessError|ProcessLookupError|RemoteDisconnected|IncompleteRead"
+    r"|Dist(?:Network|Store)Error|SSLError|gaierror)$"
+)
+
+
+def is_of_other_end(kind: str | None) -> bool:
+    """Whether an exception's type says so, as Python has it: `multiprocessing.context.AuthenticationError`."""
+    return _OF_OTHER_END.search(kind or "") is not None
