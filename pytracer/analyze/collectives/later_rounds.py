@@ -12,7 +12,7 @@ import msgspec
 
 from pytracer._text import capital
 from pytracer.analyze.collectives.call_sites import site_of
-from pytracer.analyze.collectives.local_numbers import advice_at
+from pytracer.analyze.collectives.local_numbers import advice_at, number_at
 from pytracer.analyze.collectives.quiet_handlers import quiet_handler
 from pytracer.analyze.collectives.rank_branches import branch_words
 from pytracer.analyze.collectives.rank_values import Compared
@@ -62,8 +62,10 @@ def passed_by(one: Side, other: Side, at: int) -> PassedBy | None:
         if text is None or tree is None:
             return None
         words = branch_words(frame, text, item.lineno, around)
+        number = number_at(snapshot, one.way, position, item)
+        by = f", by a `{number.name}` of its own ({number.place})" if number is not None else ""
         return PassedBy(
-            f"{other.name} passed the {one.call.op} by, at line {item.lineno} ({text}): {rounds}"
+            f"{other.name} passed the {one.call.op} by, at line {item.lineno} ({text}){by}: {rounds}"
             if len(found) == 1
             else None,
             f"{words}, and {other.name} passed it by ({rounds}): {advice_at(snapshot, one.way, position, item, tree)}",
