@@ -75,7 +75,8 @@ def test_value_by_which_a_rank_left_a_loop_is_told(run: Path) -> None:
     verdict = stood("train", run).report.verdict
     assert verdict is not None
     assert verdict.class_ in ("collective-mismatch", "hang"), verdict.summary
-    told = f"by line {line_of('if stopper.bad')} (`if stopper.bad >= stopper.limit:`): `stopper.limit` is 3 on rank 1 and 30"
+    told = f"by line {line_of('if stopper.bad')} (`if stopper.bad >= stopper.limit:`): "
+    told += "`stopper.limit` is 3 on rank 1 and 30 on rank 0"
     assert told in (verdict.summary or ""), (verdict.summary, verdict.advice)
     assert f"it comes from line {line_of('stopper = ')}" in (verdict.advice or ""), verdict.advice
 

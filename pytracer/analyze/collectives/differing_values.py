@@ -37,7 +37,8 @@ def differing_values(one: ProcessView, other: ProcessView) -> Evidence | None:
     words = [f"`{name}` was {first} on {ranks[0]} and {second} on {ranks[1]}"]
     words += [f"`{name}` {first} and {second}" for name, first, second in rest]
     place = f"{short_file(mine.frame.file)}:{mine.line}"
-    return Evidence("variables", f"at their ends, at {place} on {ranks[0]}: {', '.join(words)}")
+    said = f"at their ends, at {place} on {ranks[0]}: {', '.join(words)}"
+    return Evidence("variables", said, ranks=[view.process.rank or 0 for view in (one, other)])
 
 
 def _line_of_end(view: ProcessView) -> FailingLine | None:

@@ -129,7 +129,7 @@ class Compared:
 
 
 def line_of_call(view: ProcessView, call: Collective) -> FailingLine | None:
-    """With the variables of the moment at which the call failed, or at which the rank was asked to end while it stood in it.
+    """With the variables of when the call failed, or of when the rank was asked to end while it stood in it.
 
     None of a call that was neither, and where they are not recorded.
     """

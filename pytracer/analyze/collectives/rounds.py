@@ -309,8 +309,11 @@ def counts_numbers(loop: Loop) -> bool:
 
 
 def is_fixed(loop: ast.For | ast.AsyncFor | ast.While) -> bool:
-    """`for _ in range(4)`, or over the parameters of a model: with as many rounds on all ranks."""
+    """`for _ in range(4)`, over the parameters of a model, or `rows[:1]`: with as many rounds on all ranks."""
     call = None if isinstance(loop, ast.While) else loop.iter
+    if isinstance(call, ast.Subscript) and isinstance(call.slice, ast.Slice):
+        end, begin = call.slice.upper, call.slice.lower
+        return begin is None and isinstance(end, ast.Constant) and end.value == 1
     if isinstance(call, ast.Call) and called_name(call) in _OF_MODELS:
         return True
     if not isinstance(call, ast.Call) or called_name(call) != "range":

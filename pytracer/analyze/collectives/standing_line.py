@@ -12,7 +12,7 @@ from pytracer.report.job import ExceptionReport, OuterFrameReport, VariableRepor
 
 
 def standing_line(view: ProcessView) -> FailingLine | None:
-    """As failing_line(), without an exception; None of a rank that raised or crashed, or whose values are not recorded."""
+    """As failing_line(), without an exception; None of a rank that raised or crashed, or without recorded values."""
     end = asked_to_end(view.process) if view.crash is None and not view.raised else None
     if end is None or not end.values:
         return None

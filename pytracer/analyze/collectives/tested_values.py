@@ -64,7 +64,7 @@ def tested_words(inside: Side, outside: Side, at: int, loop: Loop, test: ast.exp
 def tested(one: Side, other: Side, at: int, test: ast.expr, line: int, loop: Loop | None = None) -> Tested | None:
     """How a condition last came out on two ranks that have both passed it.
 
-    None where what is recorded does not tell, and of one that asks for the rank itself: there nothing came out by chance.
+    None where what is recorded does not tell, and of one that asks for the rank itself: that came out as meant.
 
     Args:
         one: A rank.

@@ -123,8 +123,8 @@ def _by_message(told: Told, given: str | None, *, quoted: bool) -> str:
         return f"{f'{given} ' if given is not None else ''}The message itself advises: {hint}"
     if known is None and given is None and _is_of_other_end(told):
         return (
-            f"{place_words(stack[0])} raised it, below {place}: look there for what it asks for, and at the process, file "
-            "or peer at its other end. The values of the program's line are not what it refused."
+            f"{place_words(stack[0])} raised it, below {place}: look there for what it asks for, and at the process, "
+            "file or peer at its other end. The values of the program's line are not what it refused."
         )
     return (
         known

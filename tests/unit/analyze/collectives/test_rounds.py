@@ -49,6 +49,18 @@ def test_another_with_leaves_nothing_out(run: Path) -> None:
     assert "or called more." in said
 
 
+PARTS = """def run(model, parts):
+    for part in parts:
+        loss = sum(backward(row) for row in part{0})
+"""
+
+
+@pytest.mark.parametrize(("of", "line"), [("[:1]", 2), ("[:4]", 3), ("", 3)])
+def test_rounds_of_the_first_item_alone_differ_by_the_loop_around(of: str, line: int, run: Path) -> None:
+    """The look-alike: several may be fewer."""
+    assert f"see whether the loop of line {line}" in rounds(run, PARTS.format(of), 3)
+
+
 SKIPS = """def run(model, lines):
     for line in lines:
         try:
