@@ -36,6 +36,7 @@ from pytracer.analyze.evidence.waits.parent_threads import ParentThread
 from pytracer.analyze.evidence.waits.pool_results import EndedReceiver
 from pytracer.analyze.evidence.waits.queue_takers import SharedQueue
 from pytracer.analyze.evidence.waits.starved_pool import StarvedPool
+from pytracer.analyze.evidence.waits.starved_rpc import StarvedRpc
 from pytracer.analyze.evidence.waits.stood_loop import stood_loop
 from pytracer.analyze.evidence.waits.unasked_tasks import UnaskedTasks
 from pytracer.analyze.evidence.waits.undone_items import UndoneItems
@@ -140,6 +141,8 @@ class Stood(msgspec.Struct, frozen=True):
     """Of a lock of multiprocessing that a killed process held."""
     held: HeldByParent | None = None
     """Of a process that holds what its workers wait for."""
+    rpc: StarvedRpc | None = None
+    """Of a worker of torch.distributed.rpc whose threads all wait for calls."""
     undone: UndoneItems | None = None
     """Of a queue between processes whose workers have all ended, or ask for more."""
 

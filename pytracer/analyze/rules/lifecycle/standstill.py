@@ -83,6 +83,7 @@ from pytracer.analyze.evidence.waits.lost_lock import LostLock, lost_lock
 from pytracer.analyze.evidence.waits.lost_tasks import lost_tasks
 from pytracer.analyze.evidence.waits.parent_death import LostSpawner
 from pytracer.analyze.evidence.waits.parent_threads import ParentThread
+from pytracer.analyze.evidence.waits.starved_rpc import StarvedRpc, starved_rpc
 from pytracer.analyze.evidence.waits.stood import Stood, advice_of, only_words, unread_words, why_words
 from pytracer.analyze.evidence.waits.stood_end import end_words, ranks_meanwhile
 from pytracer.analyze.evidence.waits.stood_loop import stood_loop
@@ -162,6 +163,9 @@ class Standstill:
         held = held_by_parent(job)
         if held is not None and all(_from_outside(item.view) for item in suspects):
             return (_judge_held(job, held),)
+        rpc = starved_rpc(job)
+        if rpc is not None and _ended_by_limit(job, suspects):
+            return (_judge_rpc(job, rpc),)
         tasks = lost_tasks(job, [item.view for item in job.deaths if _from_outside(item.view)])
         left = {worker.index: worker for item in tasks for worker in item.left}
         exited = all_exited_workers(job, [item.view for item in job.deaths if _from_outside(item.view)])
@@ -204,6 +208,14 @@ class Standstill:
                 found.held.advice,
                 [],
                 line=found.held.inside.frame,
+            )
+        if found.rpc is not None:
+            return Description(
+                f"{introduction(judgement.views)} {found.rpc.words}; {end_words(job, view, found, short=True)}.",
+                found.rpc.evidence,
+                found.rpc.advice,
+                [_HOW_LONG],
+                line=found.rpc.at,
             )
         if found.forked is not None:
             more = waiters_there(job, found.wait) - 1
@@ -337,9 +349,24 @@ def _judge_taken(job: JobView, taken: KilledHolder) -> Judgement[Stood]:
 
 
 def _judge_held(job: JobView, held: HeldByParent) -> Judgement[Stood]:
-    found = Stood(held.wait, (), held.parent, held=held)
+    return _judge_all(job, Stood(held.wait, (), held.parent, held=held), "likely")
+
+
+def _judge_rpc(job: JobView, rpc: StarvedRpc) -> Judgement[Stood]:
+    return _judge_all(job, Stood(ProcessWait("notice", rpc.at), (), rpc.view, rpc=rpc), rpc.confidence)
+
+
+def _judge_all(job: JobView, found: Stood, confidence: Confidence) -> Judgement[Stood]:
+    """Of a standstill of the whole job."""
     explains = tuple((item.view, "was ended while it stood still") for item in job.deaths)
-    return Judgement("hang", "likely", (held.parent,), found, leads=True, explains=explains)
+    return Judgement("hang", confidence, (found.ended,), found, leads=True, explains=explains)
+
+
+def _ended_by_limit(job: JobView, suspects: Sequence[Death]) -> bool:
+    """Whether all were ended from outside, one at least at a time limit."""
+    return all(_from_outside(item.view) for item in suspects) and any(
+        from_time_limit(job, item.view) for item in suspects
+    )
 
 
 def _describe_taken(job: JobView, judgement: Judgement[Stood], taken: KilledHolder) -> Description:
