@@ -116,9 +116,9 @@ class StarvedRpc(msgspec.Struct, frozen=True):
             if self.owner is not None
             else "call the function itself where it is this worker's own"
         )
-        function = (self.at.function or "").rpartition(".")[2]
+        waits = (self.at.function or "").rpartition(".")[2] or "it"
         return (
-            f"A call that waits for another one keeps its thread meanwhile. Let {function or 'it'}() not wait: {local}, "
+            f"A call that waits for another one keeps its thread meanwhile. Let {waits}() not wait: {local}, "
             "or return a Future (@rpc.functions.async_execution, rpc_async().then()). Or give the pool more threads "
             f"than such calls may run at once: {setting}, now {len(first.serving)}."
         )

@@ -51,6 +51,7 @@ from pytracer.analyze.evidence.waits.wait_chain import (
 )
 from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait, WaitKind
 from pytracer.analyze.evidence.waits.waited_object import ahead_advice, waited_object
+from pytracer.analyze.evidence.waits.waits import gil_of
 from pytracer.analyze.naming import names_words, place_words
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
@@ -206,6 +207,8 @@ def why_words(view: ProcessView, found: Stood) -> str:
         return found.device.words
     if found.wait.kind == "executor" and found.thread is None:
         return executor_words(view)
+    if found.wait.kind == "gil" and (held := gil_of(view)) is not None:
+        return f"; {held.words}"
     if found.wait.kind == "forked-tasks":
         return started_words(view, found.wait.at)
     if found.started is not None:
