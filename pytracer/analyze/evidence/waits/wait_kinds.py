@@ -73,7 +73,7 @@ WAITED: dict[WaitKind, str] = {
     "event-loop": "waited in the event loop of asyncio",
     "device": "waited for the CUDA device",
     "driver": "was in a call of the CUDA driver",
-    "gil": "waited in native code for threads that need the GIL",
+    "gil": "waited in native code for threads that may need the GIL",
 }
 OF_DEVICE: tuple[WaitKind, ...] = ("device", "driver")
 
