@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pytracer.analyze.engine import build_report
-from pytracer.decode.types.snapshot import Process
+from pytracer.decode.types.snapshot import NativeFrame, Process
 from pytracer.report.job import Report
 from tests.support import scenarios as s
 from tests.support.synth import Box, Frame
@@ -40,6 +40,22 @@ def in_native(run: Path, first: Box, *boxes: Box, native: str) -> Report:
     job = s.load(run, root, first, *boxes)
     changed = (_in(item, native) if item.snapshot.pid == 101 or item.rank else item for item in job.processes)
     return build_report(replace(job, processes=tuple(changed)))
+
+
+def below(run: Path, first: Box, *boxes: Box, native: Sequence[tuple[str, str]]) -> Report:
+    """Process 101, `first`, was ended with these native frames, the innermost first: function and image."""
+    root = Box(pid=90, ppid=80, argv=TIMEOUT).at(60_010).wait(101, signal=15).exit(124)
+    job = s.load(run, root, first, *boxes)
+    frames = tuple(NativeFrame(n, image, n, None, "unwound", name) for n, (name, image) in enumerate(native))
+    changed = (with_ending(item, native_stack=frames) if item.snapshot.pid == 101 else item for item in job.processes)
+    return build_report(replace(job, processes=tuple(changed)))
+
+
+def with_ending(process: Process, **changes: object) -> Process:
+    """With other parts of what was recorded when it was ended."""
+    ending = process.snapshot.ending
+    assert ending is not None
+    return replace(process, snapshot=replace(process.snapshot, ending=replace(ending, **changes)))  # type: ignore[arg-type]
 
 
 def _in(process: Process, native: str) -> Process:

@@ -27,11 +27,16 @@ _FILLS = frozenset({"format", "format_map", "replace", "substitute", "safe_subst
 _MAKES_PATTERN = frozenset({"Template", "sub"})
 
 
-def program_sources(view: ProcessView, libraries: Sequence[str]) -> list[tuple[str, list[str]]]:
-    """The files of the program that have C, with its lines; those that are newer than the libraries are left out."""
+def program_sources(
+    view: ProcessView, libraries: Sequence[str], frames: Sequence[PythonFrame] = ()
+) -> list[tuple[str, list[str]]]:
+    """The files of the program that have C, with its lines; those that are newer than the libraries are left out.
+
+    `frames`: lines of the program, of a process that did not crash.
+    """
     snapshot = view.process.snapshot
     found = []
-    for file, tree in program_files(snapshot, program_frames(view)).items():
+    for file, tree in program_files(snapshot, frames or program_frames(view)).items():
         lines = _laid_out(tree, snapshot, file) if any(_may_be_from(file, item) for item in libraries) else []
         if lines:
             found.append((file, lines))

@@ -13,8 +13,11 @@ from itertools import permutations
 import msgspec
 
 from pytracer._library_files import is_library_file
-from pytracer.analyze.evidence.syntax.scopes import withs_around
-from pytracer.analyze.evidence.waits.waits import end_of
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.names import last_name
+from pytracer.analyze.evidence.syntax.scopes import class_around, classes_below, scope_of, withs_around
+from pytracer.analyze.evidence.waits.finalizers import Finalizer, finalizer_between
+from pytracer.analyze.evidence.waits.waits import end_of, main_native
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.parts import python_frame
 from pytracer.analyze.tensors.source_lines import syntax_tree
@@ -83,6 +86,7 @@ class LockHolder(msgspec.Struct, frozen=True):
     """A thread inside of a `with` statement of the lock, by its name in the source; the one that waits for it itself.
 
     `line`: of that `with`. `at`: where the thread was, and the library's function that this line had called.
+    `finalizer`: through which it came to take it again. `made`: the line that makes the Lock.
     """
 
     own: bool
@@ -91,12 +95,15 @@ class LockHolder(msgspec.Struct, frozen=True):
     line: int
     at: PythonFrame
     within: str | None
+    finalizer: Finalizer | None = None
+    made: int | None = None
 
     @property
     def words(self) -> str:
         """`its thread feed was inside of `with lock` (line 9), at train.py:12 in feed, in Queue.put`."""
         if self.own:
-            return f"the same thread was inside of `with {self.lock}` (line {self.line}) already"
+            by = self.finalizer.words if self.finalizer is not None else ""
+            return f"the same thread was inside of `with {self.lock}` (line {self.line}) already{by}"
         who = f"its thread {self.thread}" if self.thread else "another thread"
         within = f", in {self.within}" if self.within is not None else ""
         return f"{who} was inside of `with {self.lock}` (line {self.line}), at {place_words(self.at)}{within}"
@@ -104,6 +111,8 @@ class LockHolder(msgspec.Struct, frozen=True):
     @property
     def advice(self) -> str:
         """For one that waits for itself, and for one that does not let go."""
+        if self.finalizer is not None:
+            return self.finalizer.advice(self.lock, self.made)
         if self.own:
             return (
                 f"A Lock is not reentrant: leave the `with` of line {self.line} before `{self.lock}` is taken again, "
@@ -123,7 +132,7 @@ def lock_holder(view: ProcessView) -> LockHolder | None:
     stacks = dict(end.python_threads[:_MOST_THREADS]) if end is not None else {}
     own = stacks.get(main) if main is not None else None
     wants = wanted(view, own[0]) if own else frozenset[str]()
-    found = []
+    found: list[LockHolder] = []
     for pthread, frames in stacks.items():
         held = holds(view, frames)
         at = next((place for place, item in enumerate(frames) if not is_library_file(item.file)), None)
@@ -134,7 +143,48 @@ def lock_holder(view: ProcessView) -> LockHolder | None:
             if (within or "").startswith("Condition.wait"):
                 continue  # which lets go of it meanwhile
             name = threads[pthread].name if pthread in threads else None
-            found.append(LockHolder(pthread == main, name, lock, held[lock], python_frame(frames[at]), within))
+            holder = LockHolder(pthread == main, name, lock, held[lock], python_frame(frames[at]), within)
+            taken = _held_itself(view, holder, frames) if pthread == main else holder
+            found += [taken] if taken is not None else []
+    return found[0] if len(found) == 1 else None
+
+
+def _held_itself(view: ProcessView, holder: LockHolder, frames: Sequence[SnapshotFrame]) -> LockHolder | None:
+    """With the `__del__` that took the lock again; None where `self` is of another class there: another lock."""
+    place = next((n for n, item in enumerate(frames[:_MOST_FRAMES]) if holder.lock in holds(view, [item])), 0)
+    if not _is_one_lock(view, holder.lock, frames[0], frames[place]):
+        return None
+    found = finalizer_between(view, frames, main_native(view), place)
+    if found is None:
+        return holder
+    return msgspec.structs.replace(holder, finalizer=found, made=_made(view, holder.lock, frames[0]))
+
+
+def _is_one_lock(view: ProcessView, lock: str, first: SnapshotFrame, other: SnapshotFrame) -> bool:
+    """Whether `self.lock` of two methods is of one class, or of one and its base, as far as that is known."""
+    trees = [syntax_tree(view.process.snapshot, python_frame(item)) for item in (first, other)]
+    owners = [
+        class_around(tree, scope_of(tree, item.line)) if tree is not None and item.line is not None else None
+        for tree, item in zip(trees, (first, other), strict=True)
+    ]
+    if not lock.startswith("self.") or owners[0] is owners[1] or None in owners:
+        return True
+    known = [item for item in trees if item is not None]
+    return any(
+        own is not None and other is not None and (own.name == other.name or other in classes_below(known, own))
+        for own, other in (owners, owners[::-1])
+    )
+
+
+def _made(view: ProcessView, lock: str, frame: SnapshotFrame) -> int | None:
+    """The only line of the file that makes a Lock and gives it that name."""
+    tree, name = syntax_tree(view.process.snapshot, python_frame(frame)), lock.rpartition(".")[2]
+    found = [
+        item.lineno
+        for item in (ast.walk(tree) if tree is not None else ())
+        if isinstance(item, ast.Assign) and any(last_name(target) == name for target in item.targets)
+        if isinstance(item.value, ast.Call) and called_name(item.value) == "Lock"
+    ]
     return found[0] if len(found) == 1 else None
 
 

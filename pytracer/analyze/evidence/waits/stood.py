@@ -36,6 +36,7 @@ from pytracer.analyze.evidence.waits.parent_threads import ParentThread
 from pytracer.analyze.evidence.waits.pool_results import EndedReceiver
 from pytracer.analyze.evidence.waits.queue_takers import SharedQueue
 from pytracer.analyze.evidence.waits.starved_pool import StarvedPool
+from pytracer.analyze.evidence.waits.starved_rpc import StarvedRpc
 from pytracer.analyze.evidence.waits.stood_loop import stood_loop
 from pytracer.analyze.evidence.waits.unasked_tasks import UnaskedTasks
 from pytracer.analyze.evidence.waits.undone_items import UndoneItems
@@ -50,6 +51,7 @@ from pytracer.analyze.evidence.waits.wait_chain import (
 )
 from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait, WaitKind
 from pytracer.analyze.evidence.waits.waited_object import ahead_advice, waited_object
+from pytracer.analyze.evidence.waits.waits import gil_of
 from pytracer.analyze.naming import names_words, place_words
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
@@ -140,6 +142,8 @@ class Stood(msgspec.Struct, frozen=True):
     """Of a lock of multiprocessing that a killed process held."""
     held: HeldByParent | None = None
     """Of a process that holds what its workers wait for."""
+    rpc: StarvedRpc | None = None
+    """Of a worker of torch.distributed.rpc whose threads all wait for calls."""
     undone: UndoneItems | None = None
     """Of a queue between processes whose workers have all ended, or ask for more."""
 
@@ -203,6 +207,8 @@ def why_words(view: ProcessView, found: Stood) -> str:
         return found.device.words
     if found.wait.kind == "executor" and found.thread is None:
         return executor_words(view)
+    if found.wait.kind == "gil" and (held := gil_of(view)) is not None:
+        return f"; {held.words}"
     if found.wait.kind == "forked-tasks":
         return started_words(view, found.wait.at)
     if found.started is not None:

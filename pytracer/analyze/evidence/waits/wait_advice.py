@@ -17,7 +17,7 @@ from pytracer.analyze.evidence.waits.pool_joins import hands_over
 from pytracer.analyze.evidence.waits.queue_fillers import filler_of
 from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait, WaitKind
 from pytracer.analyze.evidence.waits.waited_object import waited_object
-from pytracer.analyze.evidence.waits.waits import at_program_end, called_by_program, main_stack
+from pytracer.analyze.evidence.waits.waits import at_program_end, called_by_program, gil_of, main_stack
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 
@@ -95,6 +95,7 @@ ADVICE: dict[WaitKind, str] = {
     "add_done_callback(); asyncio.wait_for() limits a wait.",
     "device": "Look at the work that was put on the device before: a kernel that does not end, or is slow.",
     "driver": "Look at the work that was put on the device before: such a call waits until the device has done it.",
+    "gil": "Release the GIL while native code waits for threads that call Python (py::gil_scoped_release).",
     "queue": "Look at who should have filled the queue; get(timeout=...) raises instead of waiting for ever.",
 }
 
@@ -117,6 +118,8 @@ def wait_advice(view: ProcessView, wait: ProcessWait) -> str:
         return AT_END
     if wait.kind == "executor":
         return executor_advice(view)
+    if wait.kind == "gil" and (held := gil_of(view)) is not None:
+        return held.advice
     if wait.kind == "full-queue" and hands_over(main_stack(view)):
         return _HANDED
     if wait.kind == "forked-tasks":

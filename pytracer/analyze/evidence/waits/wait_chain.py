@@ -42,6 +42,7 @@ _LAST = (
     "lock-file",
     "unread-queue",
     "full-pipe",
+    "gil",
 )
 _OF_READERS = ("full-queue", "unread-queue")
 _OF_FILES = ("flock", "lock-file")

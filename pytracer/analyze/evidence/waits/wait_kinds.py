@@ -39,6 +39,7 @@ WaitKind = Literal[
     "event-loop",
     "device",
     "driver",
+    "gil",
 ]
 # With "rank 1" before.
 WAITED: dict[WaitKind, str] = {
@@ -72,6 +73,7 @@ WAITED: dict[WaitKind, str] = {
     "event-loop": "waited in the event loop of asyncio",
     "device": "waited for the CUDA device",
     "driver": "was in a call of the CUDA driver",
+    "gil": "waited in native code for threads that may need the GIL",
 }
 OF_DEVICE: tuple[WaitKind, ...] = ("device", "driver")
 

@@ -12,7 +12,7 @@ from pytracer.analyze.evidence.waits.pool_joins import hands_over
 from pytracer.analyze.evidence.waits.unread_queues import unread_queue
 from pytracer.analyze.evidence.waits.wait_kinds import WAITED, ProcessWait
 from pytracer.analyze.evidence.waits.waited_object import waited_object
-from pytracer.analyze.evidence.waits.waits import called_by_program, called_of_driver, main_stack
+from pytracer.analyze.evidence.waits.waits import called_by_program, called_of_driver, gil_of, main_stack
 from pytracer.analyze.view import ProcessView
 
 _NOTICES = {
@@ -31,6 +31,8 @@ def wait_words(view: ProcessView, wait: ProcessWait) -> str:
         return executor_wait(view)
     if wait.kind == "forked-native":
         return pool_wait(view) or WAITED[wait.kind]
+    if wait.kind == "gil" and (held := gil_of(view)) is not None:
+        return held.wait_words
     if wait.kind == "driver":
         return f"was in {called_of_driver(view)} of the CUDA driver"
     if wait.kind == "nodes":

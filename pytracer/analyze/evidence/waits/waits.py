@@ -15,6 +15,7 @@ from pytracer.analyze.evidence.native.native_stack import image_name
 from pytracer.analyze.evidence.waits.executor_threads import ends_executor, unfinished_task
 from pytracer.analyze.evidence.waits.forked_pool import forked_pool
 from pytracer.analyze.evidence.waits.forked_team import stands_without_team
+from pytracer.analyze.evidence.waits.gil_waits import GilWait, gil_wait
 from pytracer.analyze.evidence.waits.interop_threads import lacks_interop_threads, waits_for_task
 from pytracer.analyze.evidence.waits.pipes import has_copied_frames_only, pipe_wait
 from pytracer.analyze.evidence.waits.pool_joins import joins_pool
@@ -167,6 +168,11 @@ def called_of_driver(view: ProcessView) -> str | None:
     return driver_call(main_native(view))
 
 
+def gil_of(view: ProcessView) -> GilWait | None:
+    """The GIL that its main thread may have held while it waited in native code."""
+    return gil_wait(view, end_of(view), main_native(view))
+
+
 def was_asleep(view: ProcessView) -> bool:
     """Whether the end found it in time.sleep()."""
     return any(frame.function in _SLEEP for frame in before_signal(view)[:_NEAR])
@@ -200,6 +206,8 @@ def _kind(view: ProcessView) -> WaitKind | None:
         return "device"
     if driver_call(native) is not None and stands_in_driver(view, end_of(view)):
         return "driver"
+    if gil_of(view) is not None:
+        return "gil"
     if _LOCK_FILE.search(inner.file or "") and _last_word(inner) in ("wait", "acquire"):
         return "lock-file"
     piped = pipe_wait(stack)

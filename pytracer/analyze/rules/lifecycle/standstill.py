@@ -2,13 +2,14 @@
 
 What: SIGTERM, SIGHUP or the like ended a process, or its whole job, and the stacks of that moment show a wait that
 cannot end by itself: OpenMP in a forked child, a lock, a child or thread that does not end, a queue that stays empty, a
-message at a pipe or a notice that does not come, an event loop without work, a CUDA device that does not finish. Of a
-DataLoader worker that was inside a batch for long, the loop that it went round in is named, with what may keep that
-from ending. A program that has come to its end waits for its threads that are no daemons. Of a wait for a CUDA device,
-and of any call of its driver while a stream stays busy, the report has these streams, the launches that are not known
-to be over (level `ops`), and kernels whose text has a loop that only waits. An exception that ended a thread of the
-same process before is named: the thread may be the one that is waited for. So is what a child could not send that it
-had put into a queue, and the exception that the program was handling: a `with` or `finally` may wait on the way out.
+message at a pipe or a notice that does not come, an event loop without work, a CUDA device that does not finish, native
+code that holds the GIL while it waits for threads that ask for it. Of a DataLoader worker that was inside a batch for
+long, the loop that it went round in is named, with what may keep that from ending. A program that has come to its end
+waits for its threads that are no daemons. Of a wait for a CUDA device, and of any call of its driver while a stream
+stays busy, the report has these streams, the launches that are not known to be over (level `ops`), and kernels whose
+text has a loop that only waits. An exception that ended a thread of the same process before is named: the thread may be
+the one that is waited for. So is what a child could not send that it had put into a queue, and the exception that the
+program was handling: a `with` or `finally` may wait on the way out.
 
 Why it happens: fork() copies one thread only. The threads of an OpenMP pool that the parent had used do not exist in
 the child, whose next parallel region waits for them for ever; nor do threads that held a lock at that moment, or those
@@ -22,35 +23,40 @@ that has put something into a multiprocessing queue ends when that is read, so j
 does join() of one that waits for room in a full queue, from which by the source no other thread or process takes than
 the one that joins it: both lines are named, those that take, and what the loop around put() asks no more. Two threads
 that take two locks in different orders wait for each other: where the `with` statements of both show that, the locks
-and lines are named. A worker that died or stands still leaves its parent waiting, and a parent that waits inside of
-`with lock:`, or of a write transaction of LMDB, keeps workers out that take the same. What a queue's own thread cannot
-pickle is dropped; a Future keeps the exception of its task; a worker that is killed in Queue.get() takes the lock of
-the queue along, and one that is ended inside of `with lock:` that lock of multiprocessing. Of a lock that a forked
-child waits for, the thread of the parent is named that was inside of its `with` at the end, or alone takes it by the
-source; so is a `with` of the forking thread around the fork. What ends a wait (set(), put(), release()) may lie behind
-a branch that leaves. A thread that fills a queue of its process may have ended in order without the mark (`None`) at
-which the taker stops: it puts that below a condition only, or not at all; or by an error that its own `except` kept for
-whoever asks later. A program that has come to its end waits until all that it put into a multiprocessing queue is in
-the pipe, although the reader has ended, by a count or at a mark that came too early. A worker of
-torch.multiprocessing.spawn is interrupted, and ends with status 0, when the thread that spawned it ends. recv() of a
-pipe gets no EOFError while its own process keeps the sender's end open, and two ends that both call recv() wait for
-each other. An OSError ends a pool's thread that receives results, such as of a tensor whose worker has ended; another
-error there ends it with a traceback, such as of a task's exception whose class cannot be called with its `args` alone:
-what was raised, or which task returned it, and its constructor are named then. A task of a multiprocessing pool is lost
-when its worker ends by sys.exit(), os._exit() or a signal; so is what a worker should have put into a queue that its
-parent asks.
+and lines are named. A `__del__` may take the lock that its own thread holds: the garbage collector calls it in the
+middle of the locked section, where an object is in a cycle. A call of torch.distributed.rpc that waits for another one
+keeps its thread of the pool; when all wait so, none is left to run what they wait for. A worker that died or stands
+still leaves its parent waiting, and a parent that waits inside of `with lock:`, or of a write transaction of LMDB,
+keeps workers out that take the same. What a queue's own thread cannot pickle is dropped; a Future keeps the exception
+of its task; a worker that is killed in Queue.get() takes the lock of the queue along, and one that is ended inside of
+`with lock:` that lock of multiprocessing. Of a lock that a forked child waits for, the thread of the parent is named
+that was inside of its `with` at the end, or alone takes it by the source; so is a `with` of the forking thread around
+the fork. What ends a wait (set(), put(), release()) may lie behind a branch that leaves. A thread that fills a queue of
+its process may have ended in order without the mark (`None`) at which the taker stops: it puts that below a condition
+only, or not at all; or by an error that its own `except` kept for whoever asks later. A program that has come to its
+end waits until all that it put into a multiprocessing queue is in the pipe, although the reader has ended, by a count
+or at a mark that came too early. A worker of torch.multiprocessing.spawn is interrupted, and ends with status 0, when
+the thread that spawned it ends. recv() of a pipe gets no EOFError while its own process keeps the sender's end open,
+and two ends that both call recv() wait for each other. An OSError ends a pool's thread that receives results, such as
+of a tensor whose worker has ended; another error there ends it with a traceback, such as of a task's exception whose
+class cannot be called with its `args` alone: what was raised, or which task returned it, and its constructor are named
+then. A task of a multiprocessing pool is lost when its worker ends by sys.exit(), os._exit() or a signal; so is what a
+worker should have put into a queue that its parent asks.
 
-What to do: OpenMP: start children by spawn or forkserver, or call torch.set_num_threads(1) before the first operator
-of the parent. Locks: take them in one order. Queues: pass a timeout to get(), and look at who should have filled it.
-Devices: see what ends the loop of the kernel; what is behind it on its stream does not begin before.
+What to do: OpenMP: start children by spawn or forkserver, or call torch.set_num_threads(1) before the first operator of
+the parent. Locks: take them in one order, and none in `__del__`. RPC: do not wait inside of a call, or have more
+threads. Native code: release the GIL around the wait. Queues: pass a timeout to get(), and look at who should have
+filled it. Devices: see what ends the loop of the kernel; what is behind it on its stream does not begin before.
 
 How it can be wrong: the stacks are of one moment. A forked child in OpenMP that made small tensors until then is told
 to stand by its processor time, which a machine with very many processes at work keeps low, too. A program that waits
 briefly and often may be met in a wait by chance; a service is idle by design. So all but OpenMP counts only where a
 time limit ended the process. Threads of a native library are not recorded at such an end: one that starts them anew in
-a child may only be slow. Where the child's threads computed, or the library asks for its process, nothing is said of
-them. A device may only be slow: its wait counts only where the process had recorded next to nothing for 5 s, and is
-*possible* until a stream was busy and 30 s have passed, or a kernel waits by its text.
+a child may only be slow. Of threads that ask for the GIL only their number is known, and whether native code holds it
+is read from its source and from the names of its functions: without these it is *possible*. Where the child's threads
+computed, or the library asks for its process, nothing is said of them. A device may only be slow: its wait counts only
+where the process had recorded next to nothing for 5 s, and is *possible* until a stream was busy and 30 s have passed,
+or a kernel waits by its text.
 """
 
 from __future__ import annotations
@@ -83,6 +89,7 @@ from pytracer.analyze.evidence.waits.lost_lock import LostLock, lost_lock
 from pytracer.analyze.evidence.waits.lost_tasks import lost_tasks
 from pytracer.analyze.evidence.waits.parent_death import LostSpawner
 from pytracer.analyze.evidence.waits.parent_threads import ParentThread
+from pytracer.analyze.evidence.waits.starved_rpc import StarvedRpc, starved_rpc
 from pytracer.analyze.evidence.waits.stood import Stood, advice_of, only_words, unread_words, why_words
 from pytracer.analyze.evidence.waits.stood_end import end_words, ranks_meanwhile
 from pytracer.analyze.evidence.waits.stood_loop import stood_loop
@@ -96,7 +103,7 @@ from pytracer.analyze.evidence.waits.wait_chain import (
 from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait, WaitKind
 from pytracer.analyze.evidence.waits.wait_words import wait_words
 from pytracer.analyze.evidence.waits.waiting_alike import waits_evidence
-from pytracer.analyze.evidence.waits.waits import end_of, is_between_processes, wait_of
+from pytracer.analyze.evidence.waits.waits import end_of, gil_of, is_between_processes, wait_of
 from pytracer.analyze.naming import introduction, name_words, subject_words
 from pytracer.analyze.platform.signals import SIGHUP, SIGINT, SIGQUIT, SIGTERM
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
@@ -135,6 +142,7 @@ _CONFIDENCE: dict[WaitKind, Confidence] = {
     "event-loop": "possible",
     "device": "possible",
     "driver": "possible",
+    "gil": "possible",
 }
 _LONG = 200  # characters of a headline before its end
 _HOW_LONG = "how long it had waited: the stacks are of the moment of the signal"
@@ -162,6 +170,9 @@ class Standstill:
         held = held_by_parent(job)
         if held is not None and all(_from_outside(item.view) for item in suspects):
             return (_judge_held(job, held),)
+        rpc = starved_rpc(job)
+        if rpc is not None and _ended_by_limit(job, suspects):
+            return (_judge_rpc(job, rpc),)
         tasks = lost_tasks(job, [item.view for item in job.deaths if _from_outside(item.view)])
         left = {worker.index: worker for item in tasks for worker in item.left}
         exited = all_exited_workers(job, [item.view for item in job.deaths if _from_outside(item.view)])
@@ -204,6 +215,14 @@ class Standstill:
                 found.held.advice,
                 [],
                 line=found.held.inside.frame,
+            )
+        if found.rpc is not None:
+            return Description(
+                f"{introduction(judgement.views)} {found.rpc.words}; {end_words(job, view, found, short=True)}.",
+                found.rpc.evidence,
+                found.rpc.advice,
+                [_HOW_LONG],
+                line=found.rpc.at,
             )
         if found.forked is not None:
             more = waiters_there(job, found.wait) - 1
@@ -308,6 +327,7 @@ def _confidence(view: ProcessView, found: Stood, suspects: Sequence[Death]) -> C
     is_sure |= loop is not None and loop.confidence == "likely"
     task = unfinished_task(end_of(view)) if found.wait.kind == "executor" else None
     is_sure |= task is not None and task.blocked
+    is_sure |= found.wait.kind == "gil" and (held := gil_of(view)) is not None and held.held
     is_sure |= found.wait.kind == "lock-file" and _nobody_has_it(suspects)
     return "likely" if is_sure else _CONFIDENCE[found.wait.kind]
 
@@ -337,9 +357,24 @@ def _judge_taken(job: JobView, taken: KilledHolder) -> Judgement[Stood]:
 
 
 def _judge_held(job: JobView, held: HeldByParent) -> Judgement[Stood]:
-    found = Stood(held.wait, (), held.parent, held=held)
+    return _judge_all(job, Stood(held.wait, (), held.parent, held=held), "likely")
+
+
+def _judge_rpc(job: JobView, rpc: StarvedRpc) -> Judgement[Stood]:
+    return _judge_all(job, Stood(ProcessWait("notice", rpc.at), (), rpc.view, rpc=rpc), rpc.confidence)
+
+
+def _judge_all(job: JobView, found: Stood, confidence: Confidence) -> Judgement[Stood]:
+    """Of a standstill of the whole job."""
     explains = tuple((item.view, "was ended while it stood still") for item in job.deaths)
-    return Judgement("hang", "likely", (held.parent,), found, leads=True, explains=explains)
+    return Judgement("hang", confidence, (found.ended,), found, leads=True, explains=explains)
+
+
+def _ended_by_limit(job: JobView, suspects: Sequence[Death]) -> bool:
+    """Whether all were ended from outside, one at least at a time limit."""
+    return all(_from_outside(item.view) for item in suspects) and any(
+        from_time_limit(job, item.view) for item in suspects
+    )
 
 
 def _describe_taken(job: JobView, judgement: Judgement[Stood], taken: KilledHolder) -> Description:
