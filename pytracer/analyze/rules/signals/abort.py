@@ -43,6 +43,7 @@ from pytracer.analyze.evidence.heap.smashed_stack import smashed_advice
 from pytracer.analyze.evidence.indices.index_check import failed_check
 from pytracer.analyze.evidence.indices.range_check import range_advice
 from pytracer.analyze.evidence.known_crashes import known_crash
+from pytracer.analyze.evidence.limits.descriptor_sets import beyond_set
 from pytracer.analyze.evidence.limits.ended import memory_limit_words
 from pytracer.analyze.evidence.native.aborts import (
     abort_caller,
@@ -179,7 +180,6 @@ _BY_TEXT = (
     ("*** longjmp causes uninitialized", _Way("longjmp() left for a function that had already returned")),
     ("FATAL: exception not rethrown", _NOT_RETHROWN),
     ("The futex facility returned an unexpected error code", _LOCK),
-    ("*** bit out of range", _Way("FD_SET() was given a descriptor of FD_SETSIZE (1024) or more")),
 )
 
 
@@ -285,6 +285,9 @@ def _way(view: ProcessView) -> _Way:
         return _Way(strides.what, strides.advice, _caller(view), by_facts=True, behind=Behind.of([], strides))
     if exception is not None and exception.type is not None:
         return _uncaught(exception.type, exception.what or "")
+    beyond = beyond_set(view)
+    if beyond is not None:
+        return _Way(beyond.what, beyond.advice, _caller(view), by_facts=True, behind=beyond.behind)
     text = printed(view) or ""
     for start, way in _BY_TEXT:
         if text.startswith(start):

@@ -52,10 +52,10 @@ def _made(at: FailingLine) -> tuple[str, str]:
         if (flag := _FLAG.search(str(node.value)))
     }
     if len(built) == 1:
-        place, flag = built.pop()
+        place, option = built.pop()
         return (
-            f", most likely by the library that {place} builds with {flag}",
-            f"build the library at {place} without {flag}, as loading it sets that mode",
+            f", most likely by the library that {place} builds with {option}",
+            f"build the library at {place} without {option}, as loading it sets that mode",
         )
     return "", "find what set that mode: most often a library that was linked with -ffast-math"
 
