@@ -98,6 +98,6 @@ def beyond_select(at: FailingLine) -> str | None:
     since = f", most likely since {kept.words}" if kept is not None else ""
     few = f" {kept.advice}" if kept is not None else ""
     return (
-        f"A descriptor is 1024 (FD_SETSIZE) or more{since}. Use select.poll() or selectors.DefaultSelector: "
-        f"select.select() takes none beyond 1023, whatever the limit of open files is.{few}"
+        f"A descriptor is 1024 (FD_SETSIZE) or more{since}: use select.poll() or selectors.DefaultSelector, which take "
+        f"any.{few}"
     )

@@ -3,7 +3,7 @@
 A trap stays on for the whole thread, so that any code of it dies of what is NaN or infinity otherwise: torch, NumPy,
 Python itself. By the source: the only function that enables them, of the exception that was trapped, and whose call is
 seen. A call that is undone before the function ends, that comes only behind the line of the crash, or that passes
-zeros, is none.
+zeros, is none. Where there is no source, the only library of the program that calls feenableexcept() is named.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 
 import msgspec
 
+from pytracer._library_files import is_library_file
 from pytracer._text import list_words, shortened
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.native.fault_function import is_of_own_image
@@ -28,8 +29,11 @@ from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
 from pytracer.analyze.evidence.syntax.loops import loops_of
 from pytracer.analyze.evidence.syntax.scopes import Scope, class_around, scope_of, spans
-from pytracer.analyze.naming import LineWords, line_in
+from pytracer.analyze.naming import LineWords, line_in, short_file
+from pytracer.analyze.parts import python_frame
+from pytracer.analyze.tensors.source_lines import line_text
 from pytracer.analyze.view import ProcessView
+from pytracer.decode.symbols.image_symbols import imported
 from pytracer.report.job import Evidence, PythonFrame
 
 _HIDDEN = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"", re.DOTALL)
@@ -53,6 +57,8 @@ _FLAGS = {
     7: ("INVALID",),
 }
 _GIVES = {3: "infinity", 4: "infinity", 5: "0 or a subnormal number", 6: "a rounded number", 7: "NaN"}
+_IMPORTED = "feenableexcept"
+_PYTHON = re.compile(r"^(?:libpython3|python)")
 _QUOTED, _MOST_LINES, _MOST_CALLERS, _DEEPEST = 60, 2, 8, 4
 
 
@@ -72,6 +78,8 @@ class FloatTraps(msgspec.Struct, frozen=True):
     own: bool
     loaded: bool = False
     library: str | None = None
+    computes: str | None = None
+    """The line of Python that a library runs there, which is the operation itself: `NAN = INF-INF`, with its place."""
 
     @property
     def words(self) -> str:
@@ -107,9 +115,10 @@ class FloatTraps(msgspec.Struct, frozen=True):
         gives = _GIVES.get(self.code, "NaN or infinity")
         if self.own:
             return f"Without traps this operation gives {gives} and goes on; where it must not, look at its operands."
+        here = f" ({self.computes})" if self.computes is not None else ""
         return (
-            f"They hold for the whole thread; without them this operation gives {gives} and no signal, which torch, "
-            "NumPy and Python rely on."
+            f"They hold for the whole thread; without them this operation{here} gives {gives} and no signal, which "
+            "torch, NumPy and Python rely on."
         )
 
 
@@ -123,8 +132,34 @@ class _Enabler(msgspec.Struct, frozen=True):
     loaded: bool
 
 
-def float_traps(view: ProcessView) -> FloatTraps | None:
-    """Of a trapped operation of floats; None where none enabler is seen, or several."""
+class CallsEnabler(msgspec.Struct, frozen=True):
+    """A library of the program without source, the only one that calls `function`."""
+
+    library: str
+    function: str
+
+    @property
+    def words(self) -> str:
+        """What the headline ends with."""
+        return f"most likely by {self.library}, which calls {self.function}()"
+
+    @property
+    def advice(self) -> str:
+        """Where to look."""
+        return (
+            f"Find where {self.library} calls {self.function}() (in gdb: `break {self.function}`), and leave the traps "
+            "off where it returns to Python: fedisableexcept(), or feholdexcept() and fesetenv() around its own "
+            "computation. They hold for the whole thread, whatever runs there; torch does not enable them."
+        )
+
+    @property
+    def evidence(self) -> Evidence:
+        """What its table of symbols says."""
+        return Evidence("source-line", f"{self.library} calls {self.function}(), which enables floating-point traps")
+
+
+def float_traps(view: ProcessView) -> FloatTraps | CallsEnabler | None:
+    """Of a trapped operation of floats; None where no enabler is seen, or several."""
     code = view.crash.code if view.crash is not None else 0
     libraries, folders = libraries_and_folders(view)
     if code not in _FLAGS or not libraries:
@@ -134,11 +169,20 @@ def float_traps(view: ProcessView) -> FloatTraps | None:
     native = native_calls(files)
     for level in _levels(view, libraries, folders):
         found = [item for source in level for item in _enablers(view, source, code)]
+        if not found and any(_ENABLES.search(text) for _, lines in level for text in lines):
+            return None  # of another exception, or undone
         if not found:
             continue
         called = [(item, calls) for item in found if (calls := [*_calls(item, files, native, frames)]) or item.loaded]
         return _of(view, *called[0], code, libraries) if len(called) == 1 else None
-    return None
+    callers = _importers(view, libraries)
+    return CallsEnabler(image_name(callers[0]), _IMPORTED) if len(callers) == 1 else None
+
+
+def _importers(view: ProcessView, libraries: Sequence[str]) -> list[str]:
+    """Those of them that call feenableexcept() of the C library, as far as they are still here."""
+    images = view.crash.images if view.crash is not None else ()
+    return [item.path for item in images if item.path in libraries and imported(item.path, item.build_id, {_IMPORTED})]
 
 
 def _levels(view: ProcessView, libraries: list[str], folders: list[str]) -> Iterator[list[Source]]:
@@ -279,6 +323,7 @@ def _of(
     if len(entries) > 1 or len(calls) > _MOST_LINES:
         return None
     innermost = next(iter(own_frames(view)), None)
+    callers = _importers(view, libraries) or libraries
     return FloatTraps(
         item.function,
         item.place,
@@ -288,5 +333,16 @@ def _of(
         code,
         innermost is not None and is_own_path(innermost.image) and is_of_own_image(innermost),
         item.loaded and not calls,
-        image_name(libraries[0]) if len(libraries) == 1 else None,
+        image_name(callers[0]) if len(callers) == 1 else None,
+        _computes(view),
     )
+
+
+def _computes(view: ProcessView) -> str | None:
+    """The line of a library that the interpreter itself runs."""
+    frame = next(iter(view.crash.python_stack if view.crash is not None else ()), None)
+    innermost = next(iter(own_frames(view)), None)
+    if frame is None or innermost is None or _PYTHON.match(image_name(innermost.image)) is None:
+        return None
+    text = line_text(view.process.snapshot, python_frame(frame)) if is_library_file(frame.file) else None
+    return f"`{shortened(text, _QUOTED)}` at {short_file(frame.file)}:{frame.line}" if text else None

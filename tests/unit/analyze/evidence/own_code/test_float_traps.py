@@ -74,8 +74,8 @@ def view_of(
         os.utime(library, (1000, 1000) if library_before else None)
     stack = tuple(PythonFrame(function="f", file=str(script), line=line) for line in lines)
     crash = SimpleNamespace(
-        code=code, images=(SimpleNamespace(path=str(library), start=1, end=2),), native_stack=(), python_stack=stack,
-        python_threads=(), holders=(), arguments=(), numbers=(), registers={},
+        code=code, images=(SimpleNamespace(path=str(library), start=1, end=2, build_id="ab"),), native_stack=(),
+        python_stack=stack, python_threads=(), holders=(), arguments=(), numbers=(), registers={},
     )  # fmt: skip
     snapshot = SimpleNamespace(pid=1, threads=(), argv=(), created_wall_ns=time.time_ns() + 10**9, version=(1, 9))
     return SimpleNamespace(
@@ -120,6 +120,34 @@ def test_function_that_runs_as_its_library_is_loaded_needs_no_line(tmp_path: Pat
     found = float_traps(view_of(tmp_path, source=source, call="lib.grid_run(0, 0)"))
     assert found is not None
     assert found.words == "most likely since strict() enabled them as libgrid.so was loaded (grid.c:3)"
+
+
+def test_library_without_source_is_named_where_it_alone_calls_the_function(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not where the source is known, and traps something else."""
+    view = view_of(tmp_path, source="int grid_open;\n")
+    assert float_traps(view) is None
+    monkeypatch.setattr(
+        "pytracer.analyze.evidence.own_code.float_traps.imported", lambda path, build_id, names: frozenset(names)
+    )
+    found = float_traps(view)
+    assert found is not None
+    assert found.words == "most likely by libgrid.so, which calls feenableexcept()"
+    assert float_traps(view_of(tmp_path, code=BY_ZERO)) is None
+
+
+def test_line_of_a_library_that_the_interpreter_computes_is_quoted(tmp_path: Path) -> None:
+    """As of a module that is imported then: nothing is wrong with it."""
+    folder = tmp_path / "site-packages"
+    folder.mkdir()
+    module = folder / "constants.py"
+    module.write_text("INF = 1e300 * 1e300\nNAN = INF - INF\n", encoding="utf-8")
+    view = view_of(tmp_path, native=(NativeFrame(function="float_sub", image="/usr/lib/libpython3.11.so.1.0"),))
+    frame = PythonFrame(function="<module>", file=str(module), line=2)
+    view.crash.python_stack = (frame, *view.crash.python_stack)
+    found = float_traps(view)
+    assert found is not None and "this operation (`NAN = INF - INF` at constants.py:2) gives NaN" in found.advice
 
 
 def test_call_behind_the_line_counts_where_a_loop_has_both(tmp_path: Path) -> None:
