@@ -11,6 +11,9 @@ torch.compile writes a check of each index into its kernels. Which tensor has th
 kernel's source, while that is in inductor's cache; else it is the only one with values outside that no other table
 takes. An exception in a parallel region of the kernel ends the process, also inside of a `try`.
 
+glibc stops FD_SET() of a descriptor that an fd_set has no room for. The line of C is named, and where a single line of
+the program keeps files open, that one.
+
 What to do: read the message; the native stack names who called abort(). "terminate called without an active
 exception" means that a std::thread was destroyed before it was joined, or that a thread was ended while the
 interpreter shut down: which of them, the stack tells.
