@@ -114,6 +114,13 @@ def test_source_of_a_library_that_is_gone_counts_where_it_is_older_than_the_proc
     assert float_traps(view) is None
 
 
+def test_text_of_the_program_is_a_source_as_well(tmp_path: Path) -> None:
+    """Where the library that it was compiled into is gone; the place is a line of the program."""
+    program = f'{PROGRAM}SOURCE = """\n{SOURCE}"""\n'
+    found = float_traps(view_of(tmp_path, program=program, source="int grid_open;\n", gone=True))
+    assert found is not None and found.words.endswith("which enables them by strict() (train.py:21)")
+
+
 def test_function_that_runs_as_its_library_is_loaded_needs_no_line(tmp_path: Path) -> None:
     """No line calls it."""
     source = SOURCE.replace("static void strict", "__attribute__((constructor)) static void strict")
