@@ -25,7 +25,7 @@ from pytracer.decode.job.load import load_runs
 from pytracer.decode.job.merge import load_job
 from pytracer.decode.recording.reader import read_box
 from pytracer.decode.symbols.demangle import demangle, node_name
-from pytracer.decode.symbols.image_symbols import place_in_image
+from pytracer.decode.symbols.image_symbols import imported, place_in_image
 from pytracer.decode.symbols.line_table import line_of
 from pytracer.decode.symbols.symbolize import symbolize
 from pytracer.render.json import render_json
@@ -156,6 +156,7 @@ def _read_image(content: bytes, folder: Path) -> None:
     symbolize([read_box(box.write(folder / "a.blackbox"))])
     for addr in (0x1000, 0x1808):
         place_in_image(str(image), seeds.BUILD_ID.hex(), addr)
+    imported(str(image), seeds.BUILD_ID.hex(), {"malloc"})
 
 
 def _read_text(content: bytes, folder: Path) -> None:

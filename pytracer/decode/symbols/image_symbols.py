@@ -6,7 +6,7 @@ Unlike `symbolize.py`, which names functions of stacks, this answers for one add
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from pytracer.decode.files import MIB, Window, regular_file
@@ -19,6 +19,7 @@ _NAMED = (1, 2, 10)  # STT_OBJECT, STT_FUNC, STT_GNU_IFUNC
 _FUNCTION = 2
 _IN_MEMORY = 2  # SHF_ALLOC
 _LARGEST_TABLE = 96 * MIB
+_LARGEST_IMPORTS = 2 * MIB  # of which each name is read
 _AT_ONCE = 24 << 16
 
 
@@ -60,6 +61,31 @@ def function_before(path: str, build_id: str | None, addr: int) -> tuple[str, in
             return (demangle(elf.string_of(table, name)) or "", addr - end) if end else None
     except (OSError, NotElf, struct.error, IndexError, ValueError):
         return None  # as above
+
+
+def imported(path: str, build_id: str | None, names: Collection[str]) -> frozenset[str]:
+    """Which of these functions an image takes from other images; none where it is not here, or is another one."""
+    if build_id is None or not path.startswith("/"):
+        return frozenset()
+    try:
+        with regular_file(path, follow=True) as file:
+            elf = Elf(Window(file))
+            table = symbol_table(elf, DYNAMIC_SYMBOLS)
+            if elf.build_id() != build_id or table is None or table.nbytes > _LARGEST_IMPORTS:
+                return frozenset()
+            found = {elf.string_of(table, name) for name in _undefined(elf.content(table))}
+            return frozenset(found.intersection(names))
+    except (OSError, NotElf, struct.error, IndexError, ValueError):
+        return frozenset()  # as above
+
+
+def _undefined(table: Window) -> Iterator[int]:
+    """Where the names of symbols begin that another image has."""
+    for start in range(0, table.nbytes, _AT_ONCE):
+        part = table.read(start, _AT_ONCE)
+        for name, _, _, index, _, _ in _SYMBOL.iter_unpack(part[: len(part) // 24 * 24]):
+            if name and not index:
+                yield name
 
 
 def _ends_before(table: Window, addr: int) -> Iterator[tuple[int, int]]:

@@ -147,6 +147,7 @@ from pytracer.analyze.evidence.failing.usage.unloaded_libraries import torch_not
 from pytracer.analyze.evidence.failing.usage.unmade_errors import unmade_error_here, unmade_here_subject
 from pytracer.analyze.evidence.failing.usage.unpacked_keys import unpacked_keys
 from pytracer.analyze.evidence.failing.usage.walkers import too_deep, walked_too_deep
+from pytracer.analyze.evidence.limits.descriptor_sets import beyond_select
 from pytracer.analyze.evidence.limits.words import limit_reason
 from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import Evidence, ExceptionReport, PythonFrame
@@ -205,6 +206,7 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
     clients_joined,
     no_shared_memory,
     full_disk,
+    beyond_select,
     broken_file,
     kept_open,
     absent_file,

@@ -7,6 +7,7 @@ import re
 
 import msgspec
 
+MOST_ELEMENTS = 1 << 14  # of a larger tensor its numbers are not recorded
 _LAYER = re.compile(r"^([A-Z]\w+)\((.*?)\)?(?: (\w+))?$")
 _OPTION = re.compile(r"(\w+)=(\d+)")
 _SHAPE = re.compile(r"^\[([\d, ]*)\] ?(\w*)")

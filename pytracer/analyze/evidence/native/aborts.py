@@ -14,9 +14,9 @@ from pytracer.decode.types import journal
 PLUMBING = (
     "abort", "raise", "pthread_kill", "terminate", "__cxa_throw", "__libc_message", "malloc_printerr",
     "__assert_fail", "__verbose_terminate_handler", "__cxa_rethrow", "__gxx_personality", "_Unwind_", "gsignal",
-    "__stack_chk_fail", "__fortify_fail", "fatal_error", "Py_FatalError", "__cxa_call_terminate", "__chk_fail",
-    "__libc_fatal", "unwind_stop", "unwind_cleanup", "pthread_exit", "pthread_unwind", "PyThread_exit_thread",
-    "take_gil", "__cxa_pure_virtual", "__cxa_deleted_virtual", "__glibcxx_assert_fail",
+    "__stack_chk_fail", "__fortify_fail", "__fdelt_", "fatal_error", "Py_FatalError", "__cxa_call_terminate",
+    "__chk_fail", "__libc_fatal", "unwind_stop", "unwind_cleanup", "pthread_exit", "pthread_unwind",
+    "PyThread_exit_thread", "take_gil", "__cxa_pure_virtual", "__cxa_deleted_virtual", "__glibcxx_assert_fail",
     "torchCheckFail", "torchInternalAssertFail", "std::__throw_", "pytracer::",
 )  # fmt: skip
 # The C++ runtime's ways from an exception to std::terminate(): it is uncaught, or reaches a noexcept function.

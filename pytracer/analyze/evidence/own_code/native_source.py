@@ -102,22 +102,30 @@ def lines_of(library: str, path: str) -> list[str] | None:
     return _lines(NativeFrame(image=library), SourceLine(file=path, line=1))
 
 
+def lines_before(time_ns: int, path: str) -> list[str] | None:
+    """Of a file that has not changed since; None where it has, or is not here."""
+    if not path.endswith(SUFFIXES):  # a recording may name anything
+        return None
+    try:
+        with regular_file(path, _LARGEST_BYTES, follow=True) as file:
+            status = os.fstat(file)
+            if status.st_mtime_ns > time_ns:
+                return None
+            return read_all(file, status.st_size).decode("utf-8", "replace").splitlines()
+    except (OSError, ValueError):
+        return None
+
+
 def _lines(frame: NativeFrame, line: SourceLine | None) -> list[str] | None:
     """The file; None where it is not here, or is newer than the library, so that the lines may be others."""
     if line is None or not line.file or line.line is None or not line.file.startswith("/") or not frame.image:
         return None
-    if not line.file.endswith(SUFFIXES):  # a recording may name anything
-        return None
     try:
-        with regular_file(line.file, _LARGEST_BYTES, follow=True) as file:
-            status = os.fstat(file)
-            if status.st_mtime_ns > os.stat(frame.image).st_mtime_ns:
-                return None
-            text = read_all(file, status.st_size).decode("utf-8", "replace")
-    except (OSError, ValueError):
+        built_ns = os.stat(frame.image).st_mtime_ns
+    except OSError:
         return None
-    lines = text.splitlines()
-    return lines if line.line <= len(lines) else None
+    lines = lines_before(built_ns, line.file)
+    return lines if lines is not None and line.line <= len(lines) else None
 
 
 def _beginning(lines: list[str], line: int) -> int:

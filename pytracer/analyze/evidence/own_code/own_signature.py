@@ -82,21 +82,26 @@ def own_definition(view: ProcessView, function: str) -> Definition | None:
 
     Where none of these has it, in the C that the program itself has as text.
     """
-    crash = view.crash
-    own = {
-        item.path
-        for item in (crash.images if crash is not None else ())
-        if item.path and is_own_path(item.path) and is_own_frame(NativeFrame(image=item.path))
-    }
-    beside = {os.path.dirname(frame.file) for frame in program_frames(view) if frame.file}
-    for level in _levels(view, sorted(own), sorted(beside)):
+    for level in levels_of(view, *libraries_and_folders(view)):
         found = {made.place: made for file, lines in level for made in definitions(file, lines, function)}
         if found:
             return next(iter(found.values())) if len(found) == 1 else None
     return None
 
 
-def _levels(view: ProcessView, libraries: list[str], folders: list[str]) -> Iterator[list[Source]]:
+def libraries_and_folders(view: ProcessView) -> tuple[list[str], list[str]]:
+    """The program's own libraries that were loaded at the crash, and the folders of its Python files."""
+    crash = view.crash
+    own = {
+        item.path
+        for item in (crash.images if crash is not None else ())
+        if item.path and is_own_path(item.path) and is_own_frame(NativeFrame(image=item.path))
+    }
+    return sorted(own), sorted({os.path.dirname(frame.file) for frame in program_frames(view) if frame.file})
+
+
+def levels_of(view: ProcessView, libraries: list[str], folders: list[str]) -> Iterator[list[Source]]:
+    """The sources of these libraries, the surest first, and at last the C that the program itself has as text."""
     yield from source_levels(libraries, folders)
     yield program_sources(view, libraries)
 

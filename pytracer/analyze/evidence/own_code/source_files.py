@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
-from pytracer.analyze.evidence.own_code.native_source import SUFFIXES, lines_of
+from pytracer.analyze.evidence.own_code.native_source import SUFFIXES, lines_before, lines_of
 from pytracer.decode.symbols.unit_sources import unit_sources
 
 Source = tuple[str, list[str]]  # path and lines
@@ -47,6 +47,14 @@ def sources_beside(library: str, folders: Iterable[str] = ()) -> Iterator[Source
             if path not in met and (number == 0 or not is_named or path.endswith(_HEADERS)):
                 met.add(path)
                 yield path, lines
+
+
+def sources_before(began_ns: int, folders: Iterable[str]) -> list[Source]:
+    """Those beside and below the program that are older than its process, which made a library of them that is gone."""
+    own = list(dict.fromkeys(folders))
+    paths = [path for folder in own for path in [*_sources_in(folder), *_below(folder)]]
+    found = ((path, lines_before(began_ns, path)) for path in dict.fromkeys(paths))
+    return [(path, lines) for path, lines in found if lines is not None]
 
 
 def _read(libraries: Sequence[str], paths: Iterable[str]) -> list[Source]:

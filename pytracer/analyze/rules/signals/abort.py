@@ -11,6 +11,9 @@ torch.compile writes a check of each index into its kernels. Which tensor has th
 kernel's source, while that is in inductor's cache; else it is the only one with values outside that no other table
 takes. An exception in a parallel region of the kernel ends the process, also inside of a `try`.
 
+glibc stops FD_SET() of a descriptor that an fd_set has no room for. The line of C is named, and where a single line of
+the program keeps files open, that one.
+
 What to do: read the message; the native stack names who called abort(). "terminate called without an active
 exception" means that a std::thread was destroyed before it was joined, or that a thread was ended while the
 interpreter shut down: which of them, the stack tells.
@@ -43,6 +46,7 @@ from pytracer.analyze.evidence.heap.smashed_stack import smashed_advice
 from pytracer.analyze.evidence.indices.index_check import failed_check
 from pytracer.analyze.evidence.indices.range_check import range_advice
 from pytracer.analyze.evidence.known_crashes import known_crash
+from pytracer.analyze.evidence.limits.descriptor_sets import beyond_set
 from pytracer.analyze.evidence.limits.ended import memory_limit_words
 from pytracer.analyze.evidence.native.aborts import (
     abort_caller,
@@ -179,7 +183,6 @@ _BY_TEXT = (
     ("*** longjmp causes uninitialized", _Way("longjmp() left for a function that had already returned")),
     ("FATAL: exception not rethrown", _NOT_RETHROWN),
     ("The futex facility returned an unexpected error code", _LOCK),
-    ("*** bit out of range", _Way("FD_SET() was given a descriptor of FD_SETSIZE (1024) or more")),
 )
 
 
@@ -285,6 +288,9 @@ def _way(view: ProcessView) -> _Way:
         return _Way(strides.what, strides.advice, _caller(view), by_facts=True, behind=Behind.of([], strides))
     if exception is not None and exception.type is not None:
         return _uncaught(exception.type, exception.what or "")
+    beyond = beyond_set(view)
+    if beyond is not None:
+        return _Way(beyond.what, beyond.advice, _caller(view), by_facts=True, behind=beyond.behind)
     text = printed(view) or ""
     for start, way in _BY_TEXT:
         if text.startswith(start):

@@ -13,11 +13,12 @@ without rows that an operator, or its backward, was given; the groups of a quant
 output channels; the line of the program that sets an attribute of a module, such as its number of heads, which a
 library's line passes on: a constructor checks that, an attribute is not checked; and a layer that was made with 0
 outputs, with the line that made it and the entry that is empty. Where traps are on, find who enabled them: torch never
-does.
+does. The function of the program's own C that does is named by its source, with the line that calls it.
 
 How it can be wrong: hardly. When the divisor lies in memory and that was not kept, both kinds of integer division are
 named. An attribute whose value was not recorded is only *probably* 0. Where a library has no lines, its division is the
-only one in the source of the function whose divisor is not known to be another number: the sentence says so.
+only one in the source of the function whose divisor is not known to be another number: the sentence says so. A library
+without source may have enabled traps as well as the function that is named: that is *most likely*.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from pytracer.analyze.evidence.operators.conv_groups import ConvGroups, conv_gro
 from pytracer.analyze.evidence.operators.empty_operand import EmptyOperand, empty_operand
 from pytracer.analyze.evidence.operators.operator import find_operator
 from pytracer.analyze.evidence.operators.suspect_argument import suspect_argument
+from pytracer.analyze.evidence.own_code.float_traps import float_traps
 from pytracer.analyze.evidence.own_code.native_divisor import NativeDivisor, native_divisor
 from pytracer.analyze.evidence.own_code.no_outputs import NoOutputs, no_outputs
 from pytracer.analyze.evidence.own_code.set_divisor import SetDivisor, set_divisor
@@ -76,8 +78,11 @@ _OVERFLOW = (
     "The smallest integer, often a marker for missing values (torch.iinfo(dtype).min), has no quotient by -1: mask or "
     "replace it before the division, or divide in {}."
 )
-_TRAPS = "Find who enabled floating-point traps (feenableexcept, a compiler flag such as -ffpe-trap): torch does not."
-
+_TRAPS = (
+    "Find who enabled floating-point traps (feenableexcept, a compiler flag such as -ffpe-trap): torch does not. In "
+    "gdb: `break feenableexcept`."
+)
+_ON = "floating-point traps are on"
 
 _Zero = NativeDivisor | ZeroDivisor | ConvGroups | SetDivisor | NoOutputs | ZeroArgument
 
@@ -104,10 +109,13 @@ class Arithmetic(FaultRule[Division | None]):
         zero = given or (_zero(view) if by_zero and not empty else None)
         operand = empty_operand(view) or compiled_divisor(view) if by_zero and zero is None else None
         text = f": {view.instruction.text}" if view.instruction else ""
+        traps = float_traps(view) if code in _FLOAT else None
         told = (zero.words, zero.advice) if zero is not None else None
+        told = (f"{_ON}, {traps.words}", traps.advice) if traps is not None else told
         told = (operand.summary, operand.advice) if operand is not None else told
         unnamed = told is None or (isinstance(operand, EmptyOperand) and operand.name is None)
         named = (f": {told[0]}" if told is not None else "") + (_empty_words(empty) if unnamed else "")
+        named = f": {_ON}" if told is None and code in _FLOAT else named
         return Description(
             f"{introduction(judgement.views)} {_what(code, division)}{in_function(view)}{named}.",
             [
@@ -121,14 +129,17 @@ class Arithmetic(FaultRule[Division | None]):
                 _operand(division),
                 _dividend(view, division),
                 zero.evidence if isinstance(zero, NativeDivisor) else None,
+                traps.evidence if traps is not None else None,
                 python_evidence(view),
                 collective_evidence(judgement.views),
             ],
             told[1] if told is not None else _advice(view, code, division) + _empty_advice(empty),
             ["the divisor"] if code == FPE_INTDIV and (division is None or division.divisor is None) else [],
-            explained=isinstance(zero, (NativeDivisor, SetDivisor, NoOutputs, ZeroArgument)) or operand is not None,
+            explained=isinstance(zero, (NativeDivisor, SetDivisor, NoOutputs, ZeroArgument))
+            or operand is not None
+            or traps is not None,
             line=zero.frame if isinstance(zero, SetDivisor) else None,
-            behind=_behind(view, division, zero, operand),
+            behind=Behind.of([], traps) if traps is not None else _behind(view, division, zero, operand),
         )
 
     def otherwise(self, faults: Sequence[ProcessView]) -> NoFinding:

@@ -114,6 +114,7 @@ def test_floating_point_error_speaks_of_traps(run: Path) -> None:
     """Floats raise SIGFPE only where it was enabled."""
     report = died(run, signal=SIGFPE, code=3)
     assert "divided a float by zero" in summary(report) and "feenableexcept" in advice(report)
+    assert summary(report).endswith("floating-point traps are on.")
 
 
 def test_arithmetic_does_not_fire_for_a_raised_signal(run: Path) -> None:

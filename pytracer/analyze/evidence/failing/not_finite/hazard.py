@@ -16,7 +16,8 @@ class Hazard(msgspec.Struct, frozen=True):
     """`says`: what the expression does, behind `line 44`; `make`: what to write, behind "there".
 
     `only`: what the operand must be for it, `single`, `zero` or `empty`, which makes a loss NaN, and no gradient.
-    `backward`: its gradient, not its value. `also`: other lines that take part.
+    `backward`: its gradient, not its value. `also`: other lines that take part. `since`: for the headline, behind
+    `says`. `tiny`: of a sum of numbers that are too small, what it says up to these, and what to write, without why.
     """
 
     node: ast.expr
@@ -28,6 +29,8 @@ class Hazard(msgspec.Struct, frozen=True):
     operand: ast.expr | None = None
     backward: bool = False
     also: tuple[Place, ...] = ()
+    since: str = ""
+    tiny: tuple[str, str] | None = None
 
     @property
     def line(self) -> int:

@@ -104,10 +104,35 @@ def _divided(node: ast.expr, spot: Spot) -> Hazard | None:
     bound = _bound(node.right, spot)
     of = f" (`{by} = {source(bound)}`)" if bound is not None else ""
     counts = re.search(r"\.(?:sum|count_nonzero|numel)\(", text) and (_SELECTION.search(text) or _COMPARED.search(text))
+    shares = _of_exponentials(node, spot)
+    if shares is not None:
+        tiny = f"divides by `{by}`{of}, 0 where every `{source(shares)}`"
+        make = f"use `torch.softmax({source(_exponent(shares))}, dim=...)`"
+        says, why = f"{tiny} is too small for its type", "which subtracts the largest of a row first"
+        return Hazard(node, spot, says, f"{make}, {why}", only="zero", operand=node.right, tiny=(tiny, make))
     make = f"divide by `{by}.clamp(min=1)`" if counts and "/" not in by else f"divide by `({by} + 1e-8)`"
     if counts and isinstance(node.right, ast.BinOp):
         make = f"divide by `({by}).clamp(min=1)`"
     return Hazard(node, spot, f"divides by `{by}`{of}, which may be 0", make, only="zero", operand=node.right)
+
+
+def _of_exponentials(node: ast.BinOp, spot: Spot) -> ast.Call | None:
+    """`torch.exp(score)` of `w / w.sum()`, where `w` is that: what softmax() computes without an underflow."""
+    total = _bound(node.right, spot)
+    total = total if total is not None else node.right
+    if not isinstance(total, ast.Call) or called_name(total) != "sum":
+        return None
+    summed = operand_of(total)
+    if summed is None or ast.unparse(summed) != ast.unparse(node.left):
+        return None
+    made = _bound(node.left, spot)
+    made = made if made is not None else node.left
+    return made if isinstance(made, ast.Call) and called_name(made) == "exp" and operand_of(made) is not None else None
+
+
+def _exponent(node: ast.Call) -> ast.expr:
+    operand = operand_of(node)
+    return operand if operand is not None else node
 
 
 def _is_range(node: ast.expr) -> bool:

@@ -15,6 +15,7 @@ from msgspec import structs
 
 from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
+from pytracer.analyze.evidence.failing.not_finite.flushed import with_flushing
 from pytracer.analyze.evidence.failing.not_finite.hazard import WEAK, Hazard
 from pytracer.analyze.evidence.failing.not_finite.reach import Part, parts_of
 from pytracer.analyze.evidence.failing.not_finite.reason import (
@@ -37,7 +38,7 @@ from pytracer.analyze.evidence.failing.not_finite.weights import (
     rate,
     weights_of,
 )
-from pytracer.analyze.evidence.failing.recorded import shape_of
+from pytracer.analyze.evidence.failing.recorded import MOST_ELEMENTS, shape_of
 from pytracer.analyze.evidence.slicing.spots import END, Spot
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind, lines_that_fill
 from pytracer.analyze.evidence.syntax.calls import called_name
@@ -56,7 +57,6 @@ _CLAMP = re.compile(r"`([^`]+)\.clamp\(min=1\)`")
 _OWN = re.compile(r"param|grad|state|weight|output|pred|loss|model")  # a loop over these is over no data
 _BEGINS = re.compile(r" -inf |puts inf in \(`[^`]*\bfull(?:_like)?\(")
 _HOPS = 8
-_MOST_ELEMENTS = 1 << 14  # of a larger tensor its numbers are not recorded
 
 
 class _Origin(msgspec.Struct, frozen=True):
@@ -116,7 +116,7 @@ def _is_finite(at: FailingLine, name: str, spot: Spot) -> bool:
     if value is None or NOT_FINITE.search(value) or " on " in value:
         return False
     shape = shape_of(value)
-    return 0 < shape.elements <= _MOST_ELEMENTS if shape is not None else _PLAIN.match(value) is not None
+    return 0 < shape.elements <= MOST_ELEMENTS if shape is not None else _PLAIN.match(value) is not None
 
 
 def _origin(at: FailingLine, name: str, spot: Spot) -> _Origin | None:
@@ -193,7 +193,7 @@ def _of_origin(at: FailingLine, first: str, origin: _Origin, weights: Weights | 
     if found and not (layer and weights is None and found[0].weight == WEAK):
         subject = f"{what} is {kind} since {where}"
         own = len(found) == 1 and found[0].line == getattr(origin.node, "lineno", 0)
-        told = f"; that {found[0].says}" if own else hazard_subject(at, found)
+        told = f"; that {found[0].says}{found[0].since}" if own else hazard_subject(at, found)
         return f"{subject}{told}", f"{subject}. {hazard_advice(at, found)}"
     if layer and origin.given is not None and (weights is None or weights.bad):
         subject = f"{what} is not finite since {where}, and `{origin.given}` is"
@@ -263,6 +263,7 @@ def _forward(at: FailingLine, node: ast.AST, spot: Spot) -> list[Hazard]:
     found = hazards_of(
         at, [Part(node, spot)], lambda item: not item.backward and not (arrays and item.only == "single"), _known(at)
     )
+    found = [with_flushing(at, item) for item in found]
     return [
         structs.replace(item, make=_CLAMP.sub(r"`np.maximum(\1, 1)`", item.make)) if arrays else item for item in found
     ]

@@ -22,7 +22,7 @@ _SAYS = re.compile(rf"invalid values|{_NUMBER}|contains either|not finite|non-?f
 _MAY_MEAN = re.compile(
     r"all elements of std >= 0|should be between 0 and 1|positive[- ]definite|did(?:n't| not) converge|ill-conditioned"
     r"|failed to converge|[Ss]ingular matrix|is singular|sum of probabilities|<= p && p <=|\bp_in >= 0 && p_in <= 1"
-    r"|rate to be non-negative|elements of (?:rate|p) "
+    r"|rate to be non-negative|elements of (?:rate|p) |probability entry < 0"
 )
 _ASKS = re.compile(r"isfinite|isnan|isinf|nan_to_num")
 NOT_FINITE = re.compile(r"\bwith (?:nan|inf)$|(?:^|\s)-?(?:nan|inf)$")

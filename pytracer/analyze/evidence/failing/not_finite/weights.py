@@ -231,9 +231,9 @@ def hazard_subject(at: FailingLine, found: Sequence[Hazard]) -> str:
     if not found or len(found) > MOST_LINES:
         return ""
     if len(found) == 1:
-        return f"; {place_of(at, found[0])} {found[0].says}"
+        return f"; {place_of(at, found[0])} {found[0].says}{found[0].since}"
     if len(_places(at, found)) == 1:
-        return f"; {place_of(at, found[0])} {', and '.join(item.says for item in found)}"
+        return f"; {place_of(at, found[0])} {', and '.join(item.says + item.since for item in found)}"
     return f"; {_lines(at, found)} can make it"
 
 

@@ -7,7 +7,9 @@ import re
 
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
+from pytracer.analyze.evidence.failing.not_finite.reason import NOT_FINITE
 from pytracer.analyze.evidence.failing.numbers import number_at
+from pytracer.analyze.evidence.failing.recorded import MOST_ELEMENTS, shape_of
 from pytracer.analyze.evidence.syntax.calls import passed_values
 from pytracer.analyze.evidence.syntax.names import variable
 
@@ -22,11 +24,7 @@ def unexpected_dimension(at: FailingLine) -> str | None:
     if _CLASSES in at.message:
         return _classes(at)
     if _ENTRY.search(at.message):
-        return (
-            "A weight is negative: multinomial() and WeightedRandomSampler take weights of 0 or more, and draw by "
-            "their proportions. Look at what subtracts from them, or passes logarithms (softmax() or exp() before), on "
-            f"the way to line {at.line}."
-        )
+        return _entry(at)
     found, call = _EXPECTED.search(at.message), at.only(ast.Call)
     if found is None or call is None or at.own:
         return None
@@ -49,6 +47,24 @@ def unexpected_dimension(at: FailingLine) -> str | None:
     )
     came = at.came(variable(item) or "")
     return f"`{source(item)}` {shape.words}{came} has {got} in dimension {place}, where {wanted} is needed: {how}."
+
+
+def _entry(at: FailingLine) -> str | None:
+    """A weight that is not 0 or more: NaN is none of both."""
+    call = at.only(ast.Call)
+    given = [node for item in passed_values(call) for node in ast.walk(item)] if call is not None else []
+    given += [call.func.value] if call is not None and isinstance(call.func, ast.Attribute) else []
+    floats = [value for item in given if "float" in (value := at.value(item) or "")]
+    if any(NOT_FINITE.search(item) for item in floats):
+        return None  # what made it is looked for elsewhere
+    read = len(floats) == 1 and (shape := shape_of(floats[0])) is not None and 0 < shape.elements <= MOST_ELEMENTS
+    read = read and " on " not in floats[0] and at.snapshot.environment.get("PYTRACER_NO_VALUES") != "1"
+    what = "negative" if read else "negative or NaN"
+    return (
+        f"A weight is {what}: multinomial() and WeightedRandomSampler take weights of 0 or more, and draw by their "
+        "proportions. Look at what subtracts from them, or passes logarithms (softmax() or exp() before), "
+        f"{'or divides by 0, ' if what != 'negative' else ''}on the way to line {at.line}."
+    )
 
 
 def _classes(at: FailingLine) -> str | None:

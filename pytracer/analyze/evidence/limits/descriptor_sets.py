@@ -1,0 +1,103 @@
+"""A descriptor that select() has no room for: an fd_set has a bit for each of 0 to 1023 (FD_SETSIZE), and no more.
+
+In C, FD_SET() of a larger one writes behind the set; a program that was compiled with _FORTIFY_SOURCE is stopped there,
+also for a descriptor below 0. In Python, select.select() raises ValueError, of larger ones only. A new descriptor gets
+the lowest number that is free, so that many are open then: where a single line of the program keeps files, it is named.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from pytracer._text import function_words, shortened
+from pytracer.analyze.behind import Behind
+from pytracer.analyze.evidence.failing.line import FailingLine
+from pytracer.analyze.evidence.lifetime.variables import program_frames
+from pytracer.analyze.evidence.limits.kept_files import KeptFiles, kept_files
+from pytracer.analyze.evidence.native.fault_function import is_of_own_image
+from pytracer.analyze.evidence.native.native_stack import image_name, own_frames
+from pytracer.analyze.evidence.own_code.own_place import own_place
+from pytracer.analyze.view import ProcessView
+from pytracer.report.job import NativeFrame
+
+_CHECK = "__fdelt_"  # __fdelt_chk() of glibc, whose message depends on its version; __fdelt_warn is the same function
+_TEXT = "*** bit out of range"
+_SETS = re.compile(r"\bFD_(?:SET|CLR|ISSET)\s*\(")
+_OF_PYTHON = "filedescriptor out of range in select()"
+_ROOM = "an fd_set has room for the descriptors 0 to 1023 only"
+_QUOTED = 60
+
+
+class DescriptorSet(msgspec.Struct, frozen=True):
+    """`what`: why it was stopped, without subject. `function`: one that it names."""
+
+    what: str
+    advice: str
+    function: str | None
+    behind: Behind | None
+
+
+def beyond_set(view: ProcessView) -> DescriptorSet | None:
+    """Of a process that the C library stopped in FD_SET()."""
+    frames = own_frames(view)
+    check = max((n for n, item in enumerate(frames) if _CHECK in (item.function or "")), default=None)
+    text = view.crash.abort_text if view.crash is not None else None
+    if check is None and not (text or "").startswith(_TEXT):
+        return None
+    caller = frames[check + 1] if check is not None and check + 1 < len(frames) else None
+    own = caller is not None and is_of_own_image(caller)
+    place = own_place(view) if own else None
+    if place is not None and _SETS.search(place.text) is None:
+        place = None
+    name = place.function if place is not None else _function(caller)
+    who = f"{name}()" if name is not None else "a function"
+    if caller is not None and not own:
+        who += f" of {image_name(caller.image)}"
+    at = f" (`{shortened(place.text.rstrip(';'), _QUOTED)}` at {place.place})" if place is not None else ""
+    kept = kept_files(view.process.snapshot, program_frames(view))
+    return DescriptorSet(
+        f"{who} gave FD_SET() a descriptor that an fd_set has no room for{at}: {_which(kept)}",
+        _advice(who, kept, own=own or caller is None),
+        name,
+        Behind.of([], kept) if kept is not None else None,
+    )
+
+
+def _function(frame: NativeFrame | None) -> str | None:
+    if frame is None:
+        return None
+    inner = next((item.function for item in frame.lines or () if item.function), None)
+    name = inner or frame.function
+    return function_words(name) if name else None
+
+
+def _which(kept: KeptFiles | None) -> str:
+    if kept is None:
+        return "1024 (FD_SETSIZE) or more, or below 0"
+    return f"1024 (FD_SETSIZE) or more, most likely since {kept.words}"
+
+
+def _advice(who: str, kept: KeptFiles | None, *, own: bool) -> str:
+    limit = f"{_ROOM}, and a higher limit of open files (`ulimit -n`) does not change that."
+    few = f" Or have fewer files open. {kept.advice}" if kept is not None else ""
+    if own:
+        unchecked = "" if kept is not None else " Check also that the descriptor is not -1, of a call that failed."
+        return f"Wait by poll() or epoll in {who}, in place of select(): {limit}{few}{unchecked}"
+    keeps = f" {kept.advice}" if kept is not None else ""
+    fewer = "" if kept is not None else " Find what keeps so many files open (`ls -l /proc/PID/fd`), and close them."
+    return f"Keep fewer than 1000 files open in this process, which waits by select() in {who}: {limit}{keeps}{fewer}"
+
+
+def beyond_select(at: FailingLine) -> str | None:
+    """Of select.select()."""
+    if _OF_PYTHON not in at.message or at.kind != "ValueError":
+        return None
+    kept = kept_files(at.snapshot, at.frames)
+    since = f", most likely since {kept.words}" if kept is not None else ""
+    few = f" {kept.advice}" if kept is not None else ""
+    return (
+        f"A descriptor is 1024 (FD_SETSIZE) or more{since}: use select.poll() or selectors.DefaultSelector, which take "
+        f"any.{few}"
+    )

@@ -1,0 +1,191 @@
+"""Who switched floating-point traps on: the C function and the line that calls it, and what has not done so."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pytracer.analyze.evidence.own_code.float_traps import float_traps
+from pytracer.report.job import NativeFrame, PythonFrame
+
+SOURCE = """#include <fenv.h>
+static void strict(void) {
+    feenableexcept(FE_INVALID | FE_OVERFLOW);
+}
+void grid_open(int cells, int checked) {
+    if (checked)
+        strict();
+}
+void grid_run(double *u, int n) {
+    for (int i = 0; i < n; i++) u[i] *= 0.5;
+}
+void grid_quiet(void) {
+    fedisableexcept(FE_ALL_EXCEPT);
+}
+"""
+PROGRAM = """import ctypes
+
+lib = ctypes.CDLL("libgrid.so")
+
+
+def prepare(cells):
+    {call}
+
+
+def train(model, rows):
+    for row in rows:
+        model(row)
+    {late}
+
+
+prepare(8)
+train(print, [1])
+"""
+INVALID, BY_ZERO = 7, 3
+
+
+def view_of(
+    folder: Path,
+    *,
+    source: str = SOURCE,
+    program: str = PROGRAM,
+    call: str = "lib.grid_open(cells, 1)",
+    late: str = "pass",
+    code: int = INVALID,
+    lines: tuple[int, ...] = (12, 17),
+    gone: bool = False,
+    library_before: bool = False,
+    native: tuple[NativeFrame, ...] = (
+        NativeFrame(function="mul_kernel", image="/site-packages/torch/lib/libtorch.so"),
+    ),
+) -> Any:
+    """A process that died of a trapped operation of floats in torch, at `lines` of its program, innermost first."""
+    file, library, script = folder / "grid.c", folder / "libgrid.so", folder / "train.py"
+    file.write_text(source, encoding="utf-8")
+    script.write_text(program.replace("{call}", call).replace("{late}", late), encoding="utf-8")
+    os.utime(file, (2000, 2000))
+    if not gone:
+        library.write_bytes(b"")
+        os.utime(library, (1000, 1000) if library_before else None)
+    stack = tuple(PythonFrame(function="f", file=str(script), line=line) for line in lines)
+    crash = SimpleNamespace(
+        code=code, images=(SimpleNamespace(path=str(library), start=1, end=2, build_id="ab"),), native_stack=(),
+        python_stack=stack, python_threads=(), holders=(), arguments=(), numbers=(), registers={},
+    )  # fmt: skip
+    snapshot = SimpleNamespace(pid=1, threads=(), argv=(), created_wall_ns=time.time_ns() + 10**9, version=(1, 9))
+    return SimpleNamespace(
+        native_stack=[*native], crash=crash, process=SimpleNamespace(snapshot=snapshot), python_stack=None,
+        region_python=(), space=SimpleNamespace(live_around=lambda addr: None),
+    )  # fmt: skip
+
+
+def test_function_that_enables_traps_is_named_with_the_line_that_calls_it(tmp_path: Path) -> None:
+    """Also where another function of the library is between."""
+    found = float_traps(view_of(tmp_path))
+    assert found is not None
+    assert found.words == (
+        "most likely since line 7 called grid_open() of libgrid.so, which enables them by strict() (grid.c:3)"
+    )
+    assert found.advice == (
+        "Leave the traps off where grid_open() returns to Python: fedisableexcept(), or feholdexcept() and fesetenv() "
+        "around its own computation; or do not ask for them at line 7 (`lib.grid_open(cells, 1)`). They hold for the "
+        "whole thread; without them this operation gives NaN and no signal, which torch, NumPy and Python rely on."
+    )
+
+
+def test_operation_of_the_own_code_is_what_its_traps_are_for(tmp_path: Path) -> None:
+    """There the operands may be wrong."""
+    own = NativeFrame(function="grid_run", image=str(tmp_path / "libgrid.so"))
+    found = float_traps(view_of(tmp_path, native=(own,)))
+    assert found is not None and found.advice.endswith("where it must not, look at its operands.")
+
+
+def test_source_of_a_library_that_is_gone_counts_where_it_is_older_than_the_process(tmp_path: Path) -> None:
+    """A program builds it in a temporary directory, and removes that."""
+    view = view_of(tmp_path, gone=True)
+    assert float_traps(view) is not None
+    view.process.snapshot.created_wall_ns = 10**9
+    os.utime(tmp_path / "train.py", (0, 0))
+    assert float_traps(view) is None
+
+
+def test_text_of_the_program_is_a_source_as_well(tmp_path: Path) -> None:
+    """Where the library that it was compiled into is gone; the place is a line of the program."""
+    program = f'{PROGRAM}SOURCE = """\n{SOURCE}"""\n'
+    found = float_traps(view_of(tmp_path, program=program, source="int grid_open;\n", gone=True))
+    assert found is not None and found.words.endswith("which enables them by strict() (train.py:21)")
+
+
+def test_function_that_runs_as_its_library_is_loaded_needs_no_line(tmp_path: Path) -> None:
+    """No line calls it."""
+    source = SOURCE.replace("static void strict", "__attribute__((constructor)) static void strict")
+    found = float_traps(view_of(tmp_path, source=source, call="lib.grid_run(0, 0)"))
+    assert found is not None
+    assert found.words == "most likely since strict() enabled them as libgrid.so was loaded (grid.c:3)"
+
+
+def test_library_without_source_is_named_where_it_alone_calls_the_function(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not where the source is known, and traps something else."""
+    view = view_of(tmp_path, source="int grid_open;\n")
+    assert float_traps(view) is None
+    monkeypatch.setattr(
+        "pytracer.analyze.evidence.own_code.float_traps.imported", lambda path, build_id, names: frozenset(names)
+    )
+    found = float_traps(view)
+    assert found is not None
+    assert found.words == "most likely by libgrid.so, which calls feenableexcept()"
+    assert float_traps(view_of(tmp_path, code=BY_ZERO)) is None
+
+
+def test_line_of_a_library_that_the_interpreter_computes_is_quoted(tmp_path: Path) -> None:
+    """As of a module that is imported then: nothing is wrong with it."""
+    folder = tmp_path / "site-packages"
+    folder.mkdir()
+    module = folder / "constants.py"
+    module.write_text("INF = 1e300 * 1e300\nNAN = INF - INF\n", encoding="utf-8")
+    view = view_of(tmp_path, native=(NativeFrame(function="float_sub", image="/usr/lib/libpython3.11.so.1.0"),))
+    frame = PythonFrame(function="<module>", file=str(module), line=2)
+    view.crash.python_stack = (frame, *view.crash.python_stack)
+    found = float_traps(view)
+    assert found is not None and "this operation (`NAN = INF - INF` at constants.py:2) gives NaN" in found.advice
+
+
+def test_call_behind_the_line_counts_where_a_loop_has_both(tmp_path: Path) -> None:
+    """Of the round before."""
+    program = PROGRAM.replace("        model(row)\n", "        model(row)\n        lib.grid_open(8, 1)\n")
+    found = float_traps(view_of(tmp_path, program=program, call="pass", lines=(12, 18)))
+    assert found is not None and found.words.startswith("most likely since line 13 called grid_open()")
+
+
+def test_traps_that_are_switched_off_behind_the_call_are_on_between(tmp_path: Path) -> None:
+    """The line of the crash lies there."""
+    call = "lib.grid_open(cells, 1)\n    cells = cells / 2\n    lib.grid_quiet()"
+    assert float_traps(view_of(tmp_path, call=call, lines=(8, 18))) is not None
+    assert float_traps(view_of(tmp_path, call=call, lines=(14, 19))) is None
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"code": BY_ZERO},  # it does not trap that
+        {"code": 1},  # an integer
+        {"source": SOURCE.replace("    feenable", "    // feenable")},
+        {"source": SOURCE.replace("OVERFLOW);", "OVERFLOW);\n    work();\n    fedisableexcept(FE_ALL_EXCEPT);")},
+        {"call": "lib.grid_open(0, 0)"},
+        {"call": "lib.grid_run(0, 0)"},
+        {"call": "pass", "late": "lib.grid_open(8, 1)"},  # not reached yet
+        {"source": SOURCE.replace("int n) {", "int n) {\n    feenableexcept(FE_INVALID);"),
+         "late": "lib.grid_run(0, 1)", "lines": (17,)},  # two functions
+        {"library_before": True},  # the source has changed since
+    ],
+)  # fmt: skip
+def test_what_has_not_enabled_that_trap_is_not_named(changed: dict[str, Any], tmp_path: Path) -> None:
+    """Nor what was, where it may have been another one."""
+    assert float_traps(view_of(tmp_path, **changed)) is None
