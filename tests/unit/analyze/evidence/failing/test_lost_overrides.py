@@ -140,7 +140,7 @@ def test_classes_of_another_file_and_of_a_name_that_c_has_otherwise_are_found(tm
         ("choose(engine)", "ALL = []\ndef choose(e):\n    p = Greedy(1)\n    ALL.append(p)\n    e.policy = p\n"),
         ("choose(engine)", "def choose(engine):\n    global P\n    P = Greedy(1)\n    engine.policy = P\n"),
         ("a = Agent(engine)", "class Agent:\n    def __init__(self, e):\n        self.p = e.policy = Greedy(1)\n"),
-        ("Agent(engine)", "class Agent:\n    def __init__(self, e):\n      e.policy = p = Greedy(1)\n      self.p = p\n"),
+        ("A(engine)", "class A:\n  def __init__(self, e):\n    e.policy = p = Greedy(1)\n    self.p = p\n"),
         ("p = choose(engine)", "def choose(engine):\n    p = Greedy(1)\n    engine.policy = p\n    return p\n"),
         ("agent = Agent(); agent.policy = Greedy(1.0)", "class Agent:\n    pass\n"),  # no native object
         ("note(Greedy(1.0))", "def note(policy):\n    KEPT.append(policy)\nKEPT = []\n"),
