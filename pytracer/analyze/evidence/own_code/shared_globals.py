@@ -19,8 +19,9 @@ from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.lifetime.where_made import place_of
 from pytracer.analyze.evidence.native.fault_function import is_own_frame
 from pytracer.analyze.evidence.native.native_stack import image_name, memory_word
-from pytracer.analyze.evidence.own_code.c_text import function_around, without_comments
+from pytracer.analyze.evidence.own_code.c_text import closing, function_around, statement_at, without_comments
 from pytracer.analyze.evidence.own_code.native_calls import last_name
+from pytracer.analyze.evidence.own_code.native_source import own_sources
 from pytracer.analyze.evidence.own_code.null_global import lines_that_call
 from pytracer.analyze.evidence.own_code.own_libraries import is_own_path
 from pytracer.analyze.evidence.own_code.program_text import program_sources
@@ -36,7 +37,7 @@ from pytracer.report.job import NativeFrame
 _WORD_BYTES, _MOST_BYTES = 8, 4096
 _SETS = r"(?<![\w.>]){name}\b\s*(?:(?:\[[^\]]*\]|\.\s*\w+)\s*)*(?:[-+*/%&|^]|<<|>>)?=(?!=)|(?<!\w)&\s*{name}\b"
 _DECLARED = (
-    r"(?m)^(?!static\b|extern\b|return\b|typedef\b)(?P<type>[A-Za-z_][\w \t]*?[\s*]+){name}\s*"
+    r"(?m)^(?!static\b|extern\b|return\b|typedef\b)(?P<type>[A-Za-z_][\w:<>, \t]*?[\s*]+){name}\s*"
     r"(?P<sizes>(?:\[[^\]]*\])*)\s*(?:=[^;]*)?;"
 )
 _SCOPES = frozenset({"RTLD_GLOBAL", "setdlopenflags"})
@@ -54,7 +55,8 @@ class Declared(msgspec.Struct, frozen=True):
 class SharedGlobal(msgspec.Struct, frozen=True):
     """`name` of `library`, in which the pointer lay, is the variable of `other` of that name, too.
 
-    `scope`: the line that makes names of libraries common, where one does. `calls`: lines that call writers of `other`.
+    `used`: the place whose function goes through it, where its memory was not kept. `scope`: the line that makes names
+    of libraries common, where one does. `calls`: lines that call writers of `other`.
     """
 
     name: str
@@ -62,7 +64,7 @@ class SharedGlobal(msgspec.Struct, frozen=True):
     other: str
     nbytes: int
     other_nbytes: int
-    addr: int
+    used: str | None
     declared: Declared | None
     other_declared: Declared | None
     scope: LineWords | None
@@ -78,22 +80,26 @@ class SharedGlobal(msgspec.Struct, frozen=True):
     def summary(self) -> str:
         """Behind a colon."""
         why = f", and RTLD_GLOBAL ({self.scope}) makes both one" if self.scope is not None else ", and both are one"
+        holds = " holds it, likely written"
+        if self.used is not None:
+            holds = f", through which {self.used} goes, was likely overwritten"
         return (
-            f"the global `{self.name}` of {self.library} holds it, likely written by {self._writer}, whose own "
-            f"global has the same name{why}"
+            f"the global `{self.name}` of {self.library}{holds} by {self._writer}, whose own global has the same "
+            f"name{why}"
         )
 
     @property
     def advice(self) -> str:
         """The change to make."""
         both = [f"`{item.text}` ({item.place})" for item in (self.declared, self.other_declared) if item is not None]
-        what = f"the two globals `{self.name}`, {list_words(both)}," if both else f"both globals `{self.name}`"
-        load = f", or load the libraries without RTLD_GLOBAL ({self.scope})" if self.scope is not None else ""
+        where = f": {list_words(both)}" if both else ""
+        load = f"; or load the libraries without RTLD_GLOBAL ({self.scope})" if self.scope is not None else ""
         calls = ""
         if self.calls:
             calls = f" {capital(list_words(self.calls, _MOST))} call{'s' * (len(self.calls) == 1)} what writes it."
         return (
-            f"Make {what} static, name them differently or compile with -fvisibility=hidden{load}.{calls} "
+            f"Make `{self.name}` static in both libraries, use two names, or compile with -fvisibility=hidden{where}"
+            f"{load}.{calls} "
             f"`LD_DEBUG=bindings` prints that {self.other} is bound to `{self.name}` of {self.library}."
         )
 
@@ -106,12 +112,16 @@ class SharedGlobal(msgspec.Struct, frozen=True):
         )
 
 
-def shared_global(view: ProcessView, value: int) -> SharedGlobal | None:
-    """The only variable that holds `value` at the crash, and that another library has as another one."""
+def shared_global(view: ProcessView, value: int, frame: NativeFrame) -> SharedGlobal | None:
+    """The only variable that holds `value` at the crash, and that another library has as another one.
+
+    Where the memory of none is known that does, the only one through which the function of `frame` goes.
+    """
     crash = view.crash
     if crash is None:
         return None
-    found = [*_Search(view, crash).found(value)]
+    search = _Search(view, crash)
+    found = [*search.holding(value)] or [*search.used(frame)]
     return found[0] if len(found) == 1 else None
 
 
@@ -133,26 +143,51 @@ class _Search:
                     return place_of(self._view, file, node.lineno)
         return None
 
-    def found(self, value: int) -> Iterator[SharedGlobal]:
-        """Of each variable that holds a value, with each library that has another one of that name."""
+    def holding(self, value: int) -> Iterator[SharedGlobal]:
+        """Each variable that holds a value, with each library that has another one of that name."""
         for image, shared in self._own:
             for variable in shared.variables:
-                addr = self._holding(image, variable, value)
-                for other, theirs in self._own if addr is not None else ():
-                    same = next((item for item in theirs.variables if item.name == variable.name), None)
-                    if other is not image and same is not None and addr is not None:
-                        yield from self._described((image, shared, variable), (other, theirs, same), addr)
+                if value in self._words(image, variable):
+                    yield from self._of(image, shared, variable, None)
 
-    def _holding(self, image: LoadedImage, variable: SharedVariable, value: int) -> int | None:
+    def used(self, frame: NativeFrame) -> Iterator[SharedGlobal]:
+        """The same of each one through which the function of a frame goes, where its memory was not kept."""
+        source = next(iter(own_sources(frame)), None)
+        if source is None:
+            return
+        text, number = "\n".join(source[1]), source[0].line or 1
+        around = function_around(text, statement_at(source[1], number))
+        end = closing(text, around.body) if around is not None else None
+        body = without_comments(text[around.body : end]) if around is not None else ""
+        place = f"{short_file(source[0].file or '')}:{number}"
+        for image, shared in self._own:
+            for variable in shared.variables if image.path == frame.image else ():
+                name = re.escape(_own_name(variable.name))
+                local = re.search(rf"[\w*&>]\s+[*&]*\s*{name}\s*[=;,]", body) is not None
+                goes = re.search(rf"(?<![\w.>]){name}\s*(?:->|\[)|(?<![\w)\]])\s*\*\s*{name}\b", body) is not None
+                given = around is not None and around.place_of(name) is not None
+                if goes and not local and not given and not self._words(image, variable):
+                    yield from self._of(image, shared, variable, place)
+
+    def _of(
+        self, image: LoadedImage, shared: SharedVariables, variable: SharedVariable, used: str | None
+    ) -> Iterator[SharedGlobal]:
+        for other, theirs in self._own:
+            same = next((item for item in theirs.variables if item.name == variable.name), None)
+            if other is not image and same is not None:
+                yield from self._described((image, shared, variable), (other, theirs, same), used)
+
+    def _words(self, image: LoadedImage, variable: SharedVariable) -> list[int]:
+        """What is known of its memory."""
         start = image.bias + variable.addr
         places = range(start, start + min(variable.nbytes, _MOST_BYTES) - _WORD_BYTES + 1, _WORD_BYTES)
-        return next((addr for addr in places if memory_word(self._crash, addr) == value), None)
+        return [word for addr in places if (word := memory_word(self._crash, addr)) is not None]
 
     def _described(
         self,
         mine: tuple[LoadedImage, SharedVariables, SharedVariable],
         theirs: tuple[LoadedImage, SharedVariables, SharedVariable],
-        addr: int,
+        used: str | None,
     ) -> Iterator[SharedGlobal]:
         library, with_it = (image_name(image.path) for image, _, _ in (mine, theirs))
         linked = library in theirs[1].needed or with_it in mine[1].needed
@@ -170,7 +205,7 @@ class _Search:
             other=with_it,
             nbytes=mine[2].nbytes,
             other_nbytes=theirs[2].nbytes,
-            addr=addr,
+            used=used,
             declared=declared,
             other_declared=other,
             scope=scope,
@@ -188,7 +223,7 @@ class _Search:
 
 
 def _declarations(path: str, lines: Sequence[str], name: str) -> Iterator[Declared]:
-    name = demangle(name).rpartition("::")[2]
+    name = _own_name(name)
     text, word = without_comments("\n".join(lines)), re.escape(name)
     for match in re.finditer(_DECLARED.replace("{name}", rf"\b{word}\b"), text):
         number = text.count("\n", 0, match.start("type")) + 1
@@ -197,3 +232,8 @@ def _declarations(path: str, lines: Sequence[str], name: str) -> Iterator[Declar
         writers = tuple(dict.fromkeys(item.name for item in around if item is not None))
         declared = f"{' '.join(match['type'].split())} {name}{match['sizes']}".replace("* ", "*")
         yield Declared(declared, f"{short_file(path)}:{number}", writers)
+
+
+def _own_name(symbol: str) -> str:
+    """`state` of `shop::state`."""
+    return demangle(symbol).rpartition("::")[2]

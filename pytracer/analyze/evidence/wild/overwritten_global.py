@@ -48,5 +48,5 @@ def overwritten_global(view: ProcessView) -> OverwrittenGlobal | None:
         return None
     value = instruction.base_value if instruction is not None else None
     value = value if value is not None else place.addr if place is not None else None
-    found = shared_global(view, value) if value else None
+    found = shared_global(view, value, frame) if value else None
     return OverwrittenGlobal(found) if found is not None else None

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from pytracer.analyze.evidence.own_code.shared_globals import shared_global
 from pytracer.analyze.evidence.wild.explain import explained_access
 from pytracer.analyze.evidence.wild.overwritten_global import overwritten_global
 from pytracer.decode.files import Window, regular_file
 from pytracer.decode.symbols.elf_sections import Elf
 from pytracer.decode.symbols.shared_variables import shared_variables
-from pytracer.decode.types.snapshot import LoadedImage, MemoryBlock, NativeFrame, PythonFrame
+from pytracer.decode.types.snapshot import LoadedImage, MemoryBlock, PythonFrame
+from pytracer.report.job import NativeFrame, SourceLine
 from tests.conditions import needs_compiler
 
 pytestmark = needs_compiler
@@ -58,7 +58,7 @@ def image_of(folder: Path, name: str, source: str, number: int, *options: str) -
 
 
 def view_of(
-    folder: Path, *, reader: str = READER, sampler: str = SAMPLER, mode: str = "RTLD_GLOBAL", held: int = WILD,
+    folder: Path, *, reader: str = READER, sampler: str = SAMPLER, mode: str = "RTLD_GLOBAL", held: int | None = WILD,
     ran: str = "libreader.so", options: tuple[str, ...] = (),
 ) -> Any:  # fmt: skip
     """`held`: what the reader's variable held when it was used as an address."""
@@ -67,13 +67,16 @@ def view_of(
     addr = images[0].bias + found[0].addr if found else BIAS
     program = folder / "train.py"
     program.write_text(PROGRAM.format(mode=mode), encoding="utf-8")
+    content = bytes(8) + (held or 0).to_bytes(8, "little") + bytes(8)
+    memory = (MemoryBlock("rbx", addr, addr - 8, content),) if held is not None else ()
     frames = tuple(PythonFrame(name, str(program), line) for name, line in (("main", 9), ("<module>", 11)))
     crash = SimpleNamespace(
-        images=images, memory=(MemoryBlock("rbx", addr, addr - 8, bytes(8) + held.to_bytes(8, "little") + bytes(8)),),
+        images=images, memory=memory,
         python_stack=frames, python_threads=(), registers={"rax": WILD, "rbx": addr}, arrays=(), holders=(),
     )  # fmt: skip
     snapshot = SimpleNamespace(pid=1, threads=(), argv=("python", str(program)), created_wall_ns=time.time_ns() + 10**9)
-    native = NativeFrame(1, str(folder / ran), 0x1260, None, "exact", function="reader_rewind")
+    line = SourceLine(file=str(folder / "reader.c"), line=5)
+    native = NativeFrame(image=str(folder / ran), function="reader_rewind", lines=[line])
     return SimpleNamespace(
         crash=crash, process=SimpleNamespace(snapshot=snapshot), python_stack=None, region_python=(),
         native_stack=[native], instruction=SimpleNamespace(base_value=WILD, index=None),
@@ -102,17 +105,40 @@ def test_the_library_that_wrote_over_the_pointer_is_named(tmp_path: Path) -> Non
 
 def test_the_same_size_is_enough_where_the_sources_have_other_types(tmp_path: Path) -> None:
     sampler = SAMPLER.replace("state[2]", "state").replace("state[0]", "state").replace("state[1]", "state")
-    found = shared_global(view_of(tmp_path, sampler=sampler), WILD)
-    assert found is not None and "`unsigned long state` (sampler.c:1)" in found.advice
+    found = overwritten_global(view_of(tmp_path, sampler=sampler))
+    assert found is not None and "`unsigned long state` (sampler.c:1)" in found.found.advice
 
 
 def test_library_that_needs_the_other_one_is_in_its_scope(tmp_path: Path) -> None:
     """Without RTLD_GLOBAL: the linker was told of both."""
     image_of(tmp_path, "reader", READER, 0)
     options = ("-Wl,--no-as-needed", "-L.", "-lreader")
-    found = shared_global(view_of(tmp_path, mode="RTLD_LOCAL", options=options), WILD)
-    assert found is not None and found.scope is None and "and both are one" in found.summary
-    assert "RTLD_GLOBAL" not in found.advice
+    found = overwritten_global(view_of(tmp_path, mode="RTLD_LOCAL", options=options))
+    assert found is not None and found.found.scope is None and "and both are one" in found.found.summary
+    assert "RTLD_GLOBAL" not in found.found.advice
+
+
+def test_variable_that_the_function_goes_through_is_named_where_its_memory_was_not_kept(tmp_path: Path) -> None:
+    """The register with its address was used again."""
+    found = overwritten_global(view_of(tmp_path, held=None))
+    assert found is not None and found.found.summary.startswith(
+        "the global `state` of libreader.so, through which reader.c:5 goes, was likely overwritten by sampler_seed()"
+    )
+
+
+@pytest.mark.parametrize(
+    "rewind",
+    [
+        "void reader_rewind(struct reader *state) { state->at = 0; }",
+        "void reader_rewind(void) { struct reader *state = other(); state->at = 0; }",
+        "void reader_rewind(void) { other()->at = 0; }",
+    ],
+    ids=["a parameter", "a local variable", "another pointer"],
+)
+def test_another_pointer_of_the_function_is_not_laid_to_it(rewind: str, tmp_path: Path) -> None:
+    reader = "\n".join(READER.replace("#include <stdlib.h>", "extern struct reader *other(void);").splitlines()[:3])
+    reader += f"\nvoid reader_open(void) {{ state = 0; }}\n{rewind}\n"
+    assert overwritten_global(view_of(tmp_path, reader=reader, held=None)) is None
 
 
 @pytest.mark.parametrize(
