@@ -131,6 +131,7 @@ from pytracer.analyze.evidence.failing.usage.kinds import (
 )
 from pytracer.analyze.evidence.failing.usage.library_checks import refused_argument
 from pytracer.analyze.evidence.failing.usage.lookups import missing_attribute, missing_item, unexpected_keyword
+from pytracer.analyze.evidence.failing.usage.lost_overrides import lost_override, lost_override_subject
 from pytracer.analyze.evidence.failing.usage.missing_forward import missing_forward
 from pytracer.analyze.evidence.failing.usage.nones import item_subject, none_subject_of_option, none_value
 from pytracer.analyze.evidence.failing.usage.order import called_in_order, order_subject
@@ -154,6 +155,7 @@ from pytracer.report.job import Evidence, ExceptionReport, PythonFrame
 
 _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
     dropped_library,
+    lost_override,
     replaced_function,
     unmade_error_here,
     not_fork_safe,
@@ -273,6 +275,7 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
 
 _SUBJECTS = (
     dropped_library_subject,
+    lost_override_subject,
     replaced_subject,
     unmade_here_subject,
     converted_subject,

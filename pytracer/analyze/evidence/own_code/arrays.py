@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
+
+from pytracer._text import hex_addr
+from pytracer.analyze.address_space.referrers import STATE_REGISTERS
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.syntax.lines import names_of_line
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import HeldArray
+from pytracer.report.job import Evidence
+
+_LEAST_ROW = 256  # smaller numbers are in registers by chance
 
 
 def line_arrays(view: ProcessView) -> list[HeldArray]:
@@ -40,6 +47,47 @@ def array_words(item: HeldArray) -> str:
 def array_at(view: ProcessView, addr: int) -> HeldArray | None:
     """The only array of the line that has memory there."""
     found = [item for item in line_arrays(view) if (span := item.extent) is not None and span[0] <= addr < span[1]]
+    return found[0] if len(found) == 1 else None
+
+
+class WalkedArray(msgspec.Struct, frozen=True):
+    """The address is in row `row` of `array`, as a register has it: another one, `register`, has the first byte."""
+
+    array: HeldArray
+    register: str
+    row_register: str
+    row: int
+
+    @property
+    def evidence(self) -> Evidence:
+        """What the registers have."""
+        return Evidence(
+            "overrun",
+            f"{self.register} points at the first byte of {array_words(self.array)}, and {self.row_register} has "
+            f"{self.row}: the address is in row {self.row}, counted from 0",
+            register=self.register,
+            base=hex_addr(self.array.data),
+            value=self.row,
+        )
+
+
+def walked_array(view: ProcessView) -> WalkedArray | None:
+    """The only array of the line that a loop upwards left, by its first byte and the row in registers."""
+    place, crash = view.place, view.crash
+    if place is None or crash is None:
+        return None
+    found = []
+    for item in line_arrays(view):
+        stride = item.strides[0] if item.strides else 0
+        row = (place.addr - item.data) // stride if stride > 0 else 0
+        base, counter = (
+            next(
+                (name for name, held in crash.registers.items() if held == value and name not in STATE_REGISTERS), None
+            )
+            for value in (item.data, row)
+        )
+        if base is not None and counter is not None and row >= max(item.shape[0], _LEAST_ROW):
+            found.append(WalkedArray(item, base, counter, row))
     return found[0] if len(found) == 1 else None
 
 

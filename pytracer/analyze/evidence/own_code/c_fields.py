@@ -48,7 +48,7 @@ class CFields:
 
     def number(self, term: Term) -> int | None:
         """Of a member of a parameter."""
-        kept = self._kept(term)
+        kept = self.kept(term)
         if kept is not None:
             return kept
         source = self.source(term)
@@ -74,7 +74,8 @@ class CFields:
     def _given(self, term: Term) -> tuple[ast.expr, Spot] | None:
         return passed_for(term, self._arrays) if term.member is not None else None
 
-    def _kept(self, term: Term) -> int | None:
+    def kept(self, term: Term) -> int | None:
+        """The same, by the memory of the structure alone."""
         given, crash = self._given(term), self._view.crash
         addr = self._arrays.number(*given) if given is not None else None
         if addr is None or crash is None or term.parameter is None:

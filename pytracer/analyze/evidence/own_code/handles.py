@@ -21,7 +21,10 @@ _FREES = re.compile(
     re.IGNORECASE,
 )
 _CLOSERS = frozenset({"close", "free", "release", "destroy", "dispose", "shutdown", "delete"})
-_LOOKS_AT = ("finalize", "ref", "super", "type", "isinstance", "id", "getattr", "hasattr", "setattr", "vars", "repr")
+_LOOKS_AT = (
+    *("finalize", "ref", "super", "type", "isinstance", "id", "getattr", "hasattr", "setattr", "vars", "repr"),
+    "__init__",  # `Base.__init__(self)`, as super().__init__() is
+)
 _QUOTED = 44
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 IsNative = Callable[[ast.AST], bool]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import msgspec
 
@@ -21,7 +21,7 @@ from pytracer.analyze.evidence.own_code.c_text import function_around, statement
 from pytracer.analyze.evidence.own_code.native_source import own_sources
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name
-from pytracer.analyze.naming import short_file
+from pytracer.analyze.naming import LineWords, short_file
 from pytracer.analyze.view import ProcessView
 
 _GLOBAL = re.compile(
@@ -87,7 +87,7 @@ def null_global(view: ProcessView) -> NullGlobal | None:
         return None
     declared = f"{short_file(line.file or '')}:{text.count(chr(10), 0, used[0].start('name')) + 1}"
     worker = view.process.role == "dataloader-worker" or view.process.snapshot.worker is not None
-    return NullGlobal(name, declared, setters, clearers, tuple(_calls(view, setters)), worker)
+    return NullGlobal(name, declared, setters, clearers, tuple(lines_that_call(view, setters)), worker)
 
 
 def _writers(text: str, name: str) -> Iterator[tuple[str, str]]:
@@ -97,10 +97,11 @@ def _writers(text: str, name: str) -> Iterator[tuple[str, str]]:
             yield around.name, match["value"].strip()
 
 
-def _calls(view: ProcessView, setters: tuple[str, ...]) -> Iterator[str]:
+def lines_that_call(view: ProcessView, functions: Collection[str]) -> Iterator[LineWords]:
+    """Lines of the program with a call of one of these functions."""
     for file, tree in program_files(view.process.snapshot, program_frames(view)).items():
         for node in ast.walk(tree):
-            if isinstance(node, ast.Call) and called_name(node) in setters:
+            if isinstance(node, ast.Call) and called_name(node) in functions:
                 yield place_of(view, file, node.lineno)
 
 

@@ -25,6 +25,7 @@ from pytracer.analyze.evidence.operators.unfit_operands import unfit_operands
 from pytracer.analyze.evidence.own_code.arrays import array_words, held_array
 from pytracer.analyze.evidence.own_code.native_bounds import native_bounds
 from pytracer.analyze.evidence.own_code.small_numbers import are_too_small
+from pytracer.analyze.evidence.own_code.wrapped_counts import wrapped_count
 from pytracer.analyze.evidence.preconditions.violated import unchecked_clause, unchecked_here
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on, passed_values
 from pytracer.analyze.evidence.syntax.lines import names_of_line
@@ -289,6 +290,9 @@ def unfit_clause(view: ProcessView) -> str:
     operands = unfit_operands(view)
     if operands is not None:
         return f": {operands.summary}"
+    wrapped = wrapped_count(view)
+    if wrapped is not None:
+        return f": {wrapped.summary}"
     state = small_state(view)
     if state is not None:
         return f": {state}"
@@ -350,6 +354,9 @@ def length_advice(view: ProcessView, general: str, of: str = "", *, data: str = 
         return operands.advice(view)
     if sparse is not None:
         return sparse
+    wrapped = wrapped_count(view)
+    if wrapped is not None:
+        return wrapped.advice
     unchecked = unchecked_here(view)
     if unchecked is not None:
         return unchecked

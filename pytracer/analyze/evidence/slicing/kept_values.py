@@ -15,7 +15,7 @@ from pytracer.analyze.evidence.slicing.calls import argument_of
 from pytracer.analyze.evidence.slicing.keepers import Files
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
-from pytracer.analyze.evidence.syntax.bindings import is_empty_container
+from pytracer.analyze.evidence.syntax.bindings import each_set, is_empty_container
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.constants import is_none
 from pytracer.analyze.evidence.syntax.scopes import Function, own_nodes, parameters, spans
@@ -63,15 +63,25 @@ def kept_in(tree: ast.AST, of: str) -> Iterator[tuple[ast.stmt, ast.expr]]:
     """Statements that set or fill what is called so (`self.x`, `rows`), anywhere below a node, with the value."""
     for node in ast.walk(tree):
         if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
-            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+            for target, value in _sets(node, node.value):
                 at = target.value if isinstance(target, ast.Subscript) else target
                 whole = at is target and isinstance(at, ast.Name)  # another container, not an item of this one
-                if _called(at) == of and not whole and not is_none(node.value) and not is_empty_container(node.value):
-                    yield node, node.value
+                if _called(at) == of and not whole and not is_none(value) and not is_empty_container(value):
+                    yield node, value
         elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and called_name(node.value) in _FILLS:
             call = node.value
             if isinstance(call.func, ast.Attribute) and _called(call.func.value) == of and call.args:
                 yield node, call.args[-1]
+
+
+def _sets(node: ast.Assign | ast.AnnAssign, value: ast.expr) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """What a statement sets, with its value; of `self.a, self.b = a, b` the attributes only."""
+    if isinstance(node, ast.AnnAssign):
+        yield node.target, value
+        return
+    for target, given in each_set(node.targets, value):
+        if target in node.targets or isinstance(target, ast.Attribute):
+            yield target, given
 
 
 def _called(node: ast.AST) -> str | None:

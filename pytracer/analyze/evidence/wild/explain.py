@@ -22,6 +22,7 @@ from pytracer.analyze.evidence.wild.int_overflow import int_overflow
 from pytracer.analyze.evidence.wild.looked_up_index import looked_up_index
 from pytracer.analyze.evidence.wild.memory import missing_memory, overwritten_memory
 from pytracer.analyze.evidence.wild.misread_elements import misread_elements
+from pytracer.analyze.evidence.wild.overwritten_global import overwritten_global
 from pytracer.analyze.evidence.wild.second_owner import second_owner
 from pytracer.analyze.evidence.wild.small_argument import small_argument
 from pytracer.analyze.evidence.wild.sparse_index import sparse_index
@@ -85,6 +86,7 @@ _FINDERS: tuple[Callable[[ProcessView], Explanation | None], ...] = (
     deregistered_operator,
     freed_callback,
     below_null,
+    overwritten_global,
     truncated_address,
     missing_memory,
     second_owner,

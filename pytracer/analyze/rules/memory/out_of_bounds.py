@@ -52,6 +52,7 @@ from pytracer.analyze.evidence.operators.unfit_operands import unfit_operands
 from pytracer.analyze.evidence.own_code.expanded import Expanded, behind_evidence, expanded_behind, expanded_tensor
 from pytracer.analyze.evidence.own_code.passed import computed_advice, layout_advice, length_advice, unfit_clause
 from pytracer.analyze.evidence.own_code.unfit_memory import unfit_memory
+from pytracer.analyze.evidence.own_code.wrapped_counts import wrapped_count
 from pytracer.analyze.evidence.phrases import (
     access_verb,
     allocation_evidence,
@@ -106,7 +107,7 @@ class OutOfBounds(StorageFaultRule[Expanded | None]):
         guessed = view.place is not None and view.place.found == GUESSED
         unfit = unfit_clause(view) if guessed else ""
         wide = expanded_tensor(view, view.place.storage) if leads is None and view.place is not None else None
-        misfit = unfit_memory(view) if not guessed and wide is None else None
+        misfit = (unfit_memory(view) or wrapped_count(view)) if not guessed and wide is None else None
         why = wide.words if wide is not None else misfit.summary if misfit is not None else None
         words = f": {_where(view)}{in_function(view)}{f': {why}' if why is not None else ''}"
         if leads is not None or (unfit and wide is None):

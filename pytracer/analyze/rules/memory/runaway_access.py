@@ -13,7 +13,10 @@ What to do: compare the length that the native function is given with the tensor
 How it can be wrong: a register may point at a storage for another reason. Where registers point into several storages
 on the way, the one with most of them is named, and the finding is merely *possible* without a majority of two. Without
 such a register it is *possible*, and nothing is named: a wrong pointer seldom hits the first byte beside such memory.
-Of memset() it is *likely*: that keeps where it began, though what was recorded of storages may be overwritten.
+Of memset() it is *likely*: that keeps where it began, though what was recorded of storages may be overwritten. So it is
+of an array of NumPy whose first byte and row are in registers, and where the source of the program's own function takes
+an unsigned difference for a count, and a register or the stack has one that wrapped below zero; with both it is
+*certain*. What sets the first number of that difference to 0, by the same source, is named.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from collections.abc import Sequence
 from pytracer._text import hex_addr, size_words
 from pytracer.analyze.address_space.address_info import Overrun
 from pytracer.analyze.address_space.overrun import Run, left_bytes
+from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.indices.reached_row import ReachedRow, reached_row
 from pytracer.analyze.evidence.indices.row_words import row_advice, row_evidence, row_headline, shaped_name
 from pytracer.analyze.evidence.indices.runs import ran_on
@@ -31,10 +35,11 @@ from pytracer.analyze.evidence.lifetime.variables import line_words, variable_of
 from pytracer.analyze.evidence.native.jumps import wild_jump
 from pytracer.analyze.evidence.operators.operator import find_operator, is_sparse
 from pytracer.analyze.evidence.operators.state_sizes import small_state
-from pytracer.analyze.evidence.own_code.arrays import array_words, left_array
+from pytracer.analyze.evidence.own_code.arrays import array_words, left_array, walked_array
 from pytracer.analyze.evidence.own_code.expanded import expanded_tensor
 from pytracer.analyze.evidence.own_code.passed import length_advice, unequal_tensors, unfit_clause
 from pytracer.analyze.evidence.own_code.unfit_memory import unfit_memory
+from pytracer.analyze.evidence.own_code.wrapped_counts import wrapped_count
 from pytracer.analyze.evidence.phrases import (
     access_verb,
     allocation_evidence,
@@ -43,6 +48,7 @@ from pytracer.analyze.evidence.phrases import (
     in_function,
     python_evidence,
 )
+from pytracer.analyze.kin import children_of
 from pytracer.analyze.naming import introduction
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, cannot_decide, not_found
 from pytracer.analyze.rules.fault import MemoryFaultRule
@@ -52,6 +58,7 @@ from pytracer.report.job import Confidence, Evidence
 _MEMSET_KEEPS = (
     "rdx"  # glibc, sysdeps/x86_64/multiarch/memset-vec-unaligned-erms.S: what it returns, while rep stos runs
 )
+_NS = 1_000_000_000
 
 
 class RunawayAccess(MemoryFaultRule[Overrun | Run]):
@@ -68,7 +75,9 @@ class RunawayAccess(MemoryFaultRule[Overrun | Run]):
             if run is None:
                 return None
             known = _memset(view, run) is not None or unfit_memory(view) is not None
-            return Judgement("out-of-bounds", "likely" if known else "possible", (view,), run)
+            walked, wrapped = (find(view) is not None and not run.downwards for find in (walked_array, wrapped_count))
+            confidence: Confidence = "likely" if known or walked or wrapped else "possible"
+            return Judgement("out-of-bounds", "certain" if walked and wrapped else confidence, (view,), run)
         if wild_jump(view) is not None:
             return None
         return Judgement("out-of-bounds", _confidence(view, found), (view,), found)
@@ -77,7 +86,7 @@ class RunawayAccess(MemoryFaultRule[Overrun | Run]):
         """See MemoryFaultRule."""
         view, found = judgement.views[0], judgement.found
         if isinstance(found, Run):
-            return _from_anywhere(judgement, found)
+            return _from_anywhere(job, judgement, found)
         storage, wide = view.storage, expanded_tensor(view, found.storage)
         name = f"`{wide.name}` ({size_words(wide.storage.nbytes)})" if wide is not None else _tensor(view, found)
         asked = found.span_bytes + found.left_bytes if found.left_bytes is not None else None
@@ -93,7 +102,7 @@ class RunawayAccess(MemoryFaultRule[Overrun | Run]):
         else:
             larger = f", as if it were as large as {shaped_name(way.larger)}" if way and way.larger else ""
             larger = f": {wide.words}" if wide is not None else larger
-            misfit = unfit_memory(view) if wide is None else None
+            misfit = (unfit_memory(view) or wrapped_count(view)) if wide is None else None
             larger = f": {misfit.summary}" if misfit is not None else larger
             words = f"{_side(found)} of {name}{where}, to the {_end(found)} of accessible memory{larger}"
         return Description(
@@ -134,19 +143,26 @@ class RunawayAccess(MemoryFaultRule[Overrun | Run]):
         return not_found("no access ran from a storage to the end of accessible memory")
 
 
-def _from_anywhere(judgement: Judgement[Overrun | Run], run: Run) -> Description:
-    """Where it began is not known, but of memset(): what was recorded of storages is overwritten, or it is none."""
+def _from_anywhere(job: JobView, judgement: Judgement[Overrun | Run], run: Run) -> Description:
+    """Where it began is not known, but of memset(): what was recorded of storages is overwritten, or it is none.
+
+    So it is of an array of NumPy, where registers have its first byte and the row.
+    """
     view = judgement.views[0]
     memset = _memset(view, run)
     if memset is not None:
         return _of_memset(judgement, run, *memset)
     edge = "beginning" if run.downwards else "end"
-    unfit = unfit_clause(view)
+    unfit, wrapped = unfit_clause(view), wrapped_count(view)
     array = left_array(view, run.low) if not run.downwards else None
+    walked = walked_array(view) if not run.downwards else None
     whose = f", perhaps past the end of {array_words(array)}" if array is not None else ""
+    where = f"over the {edge} of accessible memory{in_function(view)}{whose}"
+    if walked is not None:
+        where = f"past the end of {array_words(walked.array)}{in_function(view)}"
+    refused = ": a loop or copy that ran on is refused there" if wrapped is None else ""
     return Description(
-        f"{introduction(judgement.views)} {access_verb(view)} over the {edge} of accessible memory{in_function(view)}"
-        f"{whose}: a loop or copy that ran on is refused there{unfit}.",
+        f"{introduction(judgement.views)} {access_verb(view)} {where}{refused}{unfit}.",
         [
             fault_evidence(view),
             Evidence(
@@ -156,6 +172,9 @@ def _from_anywhere(judgement: Judgement[Overrun | Run], run: Run) -> Description
                 base=hex_addr(run.low),
                 nbytes=run.high - run.low,
             ),
+            walked.evidence if walked is not None else None,
+            wrapped.evidence if wrapped is not None else None,
+            _last_child(job, view) if wrapped is not None and wrapped.shared and wrapped.resets else None,
             python_evidence(view),
             collective_evidence(judgement.views),
         ],
@@ -164,7 +183,23 @@ def _from_anywhere(judgement: Judgement[Overrun | Run], run: Run) -> Description
             f"Check the lengths, counts and offsets that {line_words(view)} passes: one of them is negative or too "
             "large. `pytracer run --guard` stops at the first byte outside of a tensor.",
         ),
-        ["where the access began", "proof that it was no wrong pointer"],
+        ["where the access began", "proof that it was no wrong pointer"] if walked is None else [],
+        behind=Behind.of([], wrapped) if wrapped is not None else None,
+    )
+
+
+def _last_child(job: JobView, view: ProcessView) -> Evidence | None:
+    """The process that it started last before: it may share the memory, and have set it up again."""
+    crash, own = view.crash, view.process.snapshot
+    if crash is None:
+        return None
+    times = [(item.process.snapshot.created_mono_ns, item.process.snapshot.pid) for item in children_of(job, view)]
+    began, pid = max((pair for pair in times if pair[0] < crash.mono_ns), default=(0, 0))
+    if not pid:
+        return None
+    seconds = (crash.mono_ns - began) / _NS
+    return Evidence(
+        "rank-state", f"the last process that {own.pid} started, {pid}, began {seconds:.1f} s before", pid=pid
     )
 
 

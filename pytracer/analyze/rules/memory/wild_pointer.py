@@ -56,6 +56,9 @@ number that a function called by ctypes used as a pointer shows that its declara
 field of a ctypes.Structure lies where the C struct has that pointer, both are named. A small number that was called is
 no null pointer, either: nothing is added to the address of a function.
 
+A global variable that held the pointer, and that another library of the program defines by the same name as another
+one, is named with what writes it there: with RTLD_GLOBAL, or where one library needs the other, both are one variable.
+
 A native object that keeps the address of another one, which its owner in Python freed when that was collected or
 closed, is named by the program's source, where nothing else is known.
 

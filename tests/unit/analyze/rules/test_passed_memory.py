@@ -244,6 +244,15 @@ def test_a_loop_that_left_the_only_array_before_the_fault_names_it(run: Path) ->
     assert "past the end of `x`" not in summary(behind)
 
 
+def test_array_whose_first_byte_and_element_are_in_registers_was_left(run: Path) -> None:
+    """What lies between does not matter then; of memory below the address alone it is but perhaps so."""
+    end = ARENA[1]
+    ran: dict[str, Any] = {"addr": end, "registers": {"rax": end, "rcx": 0, "rdx": 2000, "rsi": end - 8000}}
+    report = crashed(run, **array(run, (40,), (4,), end - 8000), **ran)
+    assert "read past the end of `x` [40] float32 in mix" in summary(report)
+    assert verdict(report) == ("out-of-bounds", "likely")
+
+
 def test_an_array_that_is_not_aligned_is_named(run: Path) -> None:
     report = misaligned(run, BASE + 8, **array(run, (64,), (4,), BASE + 8))
     assert "read `x` [64] float32 in mix by an instruction for addresses that are multiples of 32" in summary(report)
