@@ -46,7 +46,8 @@ ENUMS: list[type[IntEnum]] = [
     schema.Level, schema.State, schema.Region, schema.Record, schema.Entry, schema.CoreNote, schema.Step,
     schema.CrashState,
     schema.ThreadsHow, schema.HelperState, schema.StackState, schema.CollectiveState, schema.Origin,
-    schema.ExternalState, schema.GuardedState, schema.GuardMechanism, schema.NameRole, schema.HolderKind, schema.LengthOf,
+    schema.ExternalState, schema.GuardedState, schema.GuardMechanism, schema.NameRole, schema.HolderKind,
+    schema.LengthOf,
     schema.ArgumentHow, schema.TensorRole, schema.BlockState, schema.SegmentState, schema.GraphState,
     schema.InputState, schema.StreamState, schema.StreamAction,
 ]  # fmt: skip
