@@ -31,7 +31,7 @@ CONTEXTS = 4
 _LONGEST_CHAIN = 1000
 
 _LATER = ("frame_variables", "near_names", "gradient_state", "changed_parameter", "refused_item", "batch_indices",
-          "opened_file", "limits", "taken_port")  # fmt: skip
+          "opened_file", "limits", "taken_port", "child_statuses")  # fmt: skip
 _MOST_OF_POOLS = 4  # exceptions of one process
 _MOST_OF_THREADS = 8  # that call sys.excepthook themselves and go on, such as multiprocessing.resource_sharer's
 _HANDED_OVER = (
@@ -273,14 +273,16 @@ def _gradients(error: BaseException, trace: TracebackType | None) -> list[dict[s
 
 
 def _of_input(error: BaseException, trace: TracebackType | None) -> list[dict[str, str]]:
-    """The samples of the batch, the file, the limits of the process, and who has the port."""
+    """The samples of the batch, the file, the limits of the process, who has the port, what becomes of statuses."""
     try:
         from pytracer.record.torch.batch_indices import batch_indices
+        from pytracer.record.torch.child_statuses import child_statuses
         from pytracer.record.torch.limits import limits_at
         from pytracer.record.torch.opened_file import opened_file
         from pytracer.record.torch.taken_port import taken_port
 
-        return [*batch_indices(trace), *opened_file(error, trace), *limits_at(error), *taken_port(error, trace)]
+        files = [*batch_indices(trace), *opened_file(error, trace)]
+        return [*files, *limits_at(error), *taken_port(error, trace), *child_statuses()]
     except Exception:
         return []
 
