@@ -24,7 +24,7 @@ from pytracer.analyze.naming import LineWords, name_words
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.report.job import Evidence
 
-IGNORED = "SIGCHLD"
+_ACTION = "SIGCHLD action"
 _JOINS = ("/torch/multiprocessing/spawn.py", "join")
 _SPAWN = "torch.multiprocessing.spawn"
 _STATUS = "exitcode"
@@ -60,7 +60,7 @@ def unkept_status(job: JobView, view: ProcessView) -> UnkeptStatus | None:
     collected = bool(pids & {item.pid for item in view.process.snapshot.waits})
     lines = losing_lines(at.files)
     ignoring, taking = ([item for item in lines if item.ignores == kind] for kind in (True, False))
-    noted = at.values.get(IGNORED) == "ignored"
+    noted = at.values.get(_ACTION) == "ignored"
     if noted or gone or (ignoring and not collected):
         sure = noted or bool(gone)
         told = well if asked != _WAITS[1] else []

@@ -19,7 +19,7 @@ IGNORES = "signal.signal(signal.SIGCHLD, signal.SIG_IGN)"
 @pytest.mark.parametrize(
     ("before", "values", "expected"),
     [
-        (IGNORES, "", "[{'name': 'SIGCHLD', 'value': 'ignored'}]"),
+        (IGNORES, "", "[{'name': 'SIGCHLD action', 'value': 'ignored'}]"),
         (IGNORES, "1", "[]"),
         ("", "", "[]"),
         ("signal.signal(signal.SIGCHLD, print)", "", "[]"),

@@ -24,7 +24,7 @@ def check(worker):
         return os.waitpid(worker.pid, 0)
 check(start())
 """
-IGNORED = [{"name": "SIGCHLD", "value": "ignored"}]
+IGNORED = [{"name": "SIGCHLD action", "value": "ignored"}]
 
 
 def raised(
