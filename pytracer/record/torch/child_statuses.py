@@ -1,6 +1,6 @@
 """Whether SIGCHLD is ignored when an exception is recorded: the kernel then keeps no exit status of a child.
 
-As the variable `SIGCHLD action`, and only then. Python knows it of what the program set, and of what the process inherited.
+As the variable `SIGCHLD action`, and only then. Python knows what the program set, and what the process inherited.
 """
 
 from __future__ import annotations
