@@ -57,6 +57,7 @@ FactKind = Literal[
     "process-group",  #: a process group, its ranks and backend
     "data-loader",  #: a DataLoader and its sampler
     "rank-state",  #: what a rank did meanwhile
+    "lost-status",  #: a child whose exit status nobody can get
     "death",  #: the death of a process, in the order of deaths
     "exit-status",  #: how a process ended
     # The machine

@@ -22,6 +22,7 @@ import msgspec
 from pytracer._library_files import is_library_file, of_multiprocessing
 from pytracer._text import time_words
 from pytracer.analyze.deaths.lost_connection import lost_connection, lost_process, lost_rpc
+from pytracer.analyze.deaths.raising_parents import ended_by, raised_beside_ending
 from pytracer.analyze.deaths.tree import Tree
 from pytracer.analyze.evidence.cuda.cuda_errors import cuda_error
 from pytracer.analyze.evidence.ends.sent_signals import deadly_signal, sent_signals
@@ -147,6 +148,7 @@ class Followers:
         self.found: dict[int, Following] = {}
         self.came_first: dict[int, Absence] = {}
         self._judge(self._passes_on)
+        self._judge(self._of_raising_parent)
         self._judge(self._lost_worker)
         self._judge(self._lost_connection)
         self.came_first = {index: absence for absence in absences for index in self._left_first(absence)}
@@ -185,7 +187,28 @@ class Followers:
         failed = min((item for item in below if item is not None), key=lambda item: item.last_ns, default=None)
         if failed is not None and death.nature == "exception" and death.surely_before(failed):
             return None  # it raised while all of them lived, and ended them on its way out: Ray's driver
+        if self._raised_itself(death):
+            return None
         return Following(WhyKind.REPORTED, f"reports the failure of {subject(failed)}") if failed is not None else None
+
+    def _raised_itself(self, death: Death) -> bool:
+        if reports_a_child(death.view):
+            return False
+        below = [self._by_index.get(view.index) for view in self._tree.descendants(death.view)]
+        children = self._tree.children.get(death.view.index, [])
+        return raised_beside_ending(death, children, [item for item in below if item is not None])
+
+    def _of_raising_parent(self, death: Death) -> Following | None:
+        """A process that its parent ended while it raised an exception that is not about it."""
+        parent = self._tree.parent[death.view.index]
+        cause = self._by_index.get(parent.index) if parent is not None else None
+        if parent is None or cause is None or parent.index in self.found or ended_by(parent, death) is None:
+            return None
+        if not self._raised_itself(cause):
+            return None
+        return Following(
+            WhyKind.SENT, f"ended by its parent, process {parent.process.snapshot.pid}, which raised {cause.what}"
+        )
 
     def _of_broken_pool(self, death: Death) -> Following | None:
         """A worker that a pool ended as it could not load what one had sent, before the program got its error."""

@@ -31,7 +31,7 @@ CONTEXTS = 4
 _LONGEST_CHAIN = 1000
 
 _LATER = ("frame_variables", "near_names", "gradient_state", "changed_parameter", "refused_item", "batch_indices",
-          "opened_file", "limits", "taken_port", "subnormals")  # fmt: skip
+          "opened_file", "limits", "taken_port", "child_statuses", "subnormals")  # fmt: skip
 _MOST_OF_POOLS = 4  # exceptions of one process
 _MOST_OF_THREADS = 8  # that call sys.excepthook themselves and go on, such as multiprocessing.resource_sharer's
 _HANDED_OVER = (
@@ -273,16 +273,17 @@ def _gradients(error: BaseException, trace: TracebackType | None) -> list[dict[s
 
 
 def _of_input(error: BaseException, trace: TracebackType | None) -> list[dict[str, str]]:
-    """The samples of the batch, the file, the limits of the process, who has the port, and the mode of the thread."""
+    """The samples of the batch, the file, limits, who has the port, what becomes of statuses, the thread's mode."""
     try:
         from pytracer.record.torch.batch_indices import batch_indices
+        from pytracer.record.torch.child_statuses import child_statuses
         from pytracer.record.torch.limits import limits_at
         from pytracer.record.torch.opened_file import opened_file
         from pytracer.record.torch.subnormals import subnormals_at
         from pytracer.record.torch.taken_port import taken_port
 
-        of_files = [*opened_file(error, trace), *limits_at(error), *taken_port(error, trace)]
-        return [*batch_indices(trace), *of_files, *subnormals_at()]
+        files = [*batch_indices(trace), *opened_file(error, trace), *limits_at(error), *taken_port(error, trace)]
+        return [*files, *child_statuses(), *subnormals_at()]
     except Exception:
         return []
 

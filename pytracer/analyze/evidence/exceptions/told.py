@@ -22,6 +22,9 @@ from pytracer.analyze.evidence.exceptions.rpc_peers import rpc_peer
 from pytracer.analyze.evidence.exceptions.shared_offsets import shared_offset
 from pytracer.analyze.evidence.exceptions.spent_senders import spent_sender
 from pytracer.analyze.evidence.exceptions.store_servers import store_server
+from pytracer.analyze.evidence.exceptions.unequal_keys import unequal_key
+from pytracer.analyze.evidence.exceptions.unfinished_files import unfinished_file
+from pytracer.analyze.evidence.exceptions.unkept_statuses import unkept_status
 from pytracer.analyze.evidence.exceptions.unmade import not_loaded
 from pytracer.analyze.evidence.exceptions.unmade_results import unmade_object
 from pytracer.analyze.evidence.exceptions.unmet_paths import unmet_path
@@ -147,15 +150,21 @@ def explanation_of(job: JobView, told: Told) -> Explanation:
         shared = shared_device(job, view)
         if shared is not None:
             return Explanation(shared.advice, shared.subject)
+        status = unkept_status(job, view)
+        if status is not None:
+            return Explanation(status.advice, status.subject, behind=status.behind, evidence=status.evidence)
+        key = unequal_key(job, view)
+        if key is not None:
+            return Explanation(key.advice, key.subject, together=True, behind=key.behind, evidence=key.evidence)
         peer = rpc_peer(job, view)
         if peer is not None:
             return Explanation(peer.advice, peer.subject)
         server = store_server(job, view)
         if server is not None:
             return Explanation(server.advice, server.subject)
-        key = own_key(job, view)
-        if key is not None:
-            return Explanation(key.advice, key.subject, behind=key.behind)
+        asked = own_key(job, view)
+        if asked is not None:
+            return Explanation(asked.advice, asked.subject, behind=asked.behind)
         path = unmet_path(job, view)
         if path is not None:
             return Explanation(path.repair, path.alone)
@@ -171,6 +180,9 @@ def explanation_of(job: JobView, told: Told) -> Explanation:
         offset = shared_offset(job, view, origin)
         if offset is not None:
             return Explanation(offset.advice, offset.subject, together=True, behind=offset.behind)
+        unfinished = unfinished_file(job, view, snapshot, own, view.exception_stack)
+        if unfinished is not None:
+            return Explanation(unfinished.advice, unfinished.subject, together=True, behind=unfinished.behind)
         return explained(snapshot, reason_within(own), view.exception_stack)
     if origin is None:  # a pool's process: what its text has, and the source
         report = ExceptionReport(type=first.type, message=first.message)
@@ -181,6 +193,9 @@ def explanation_of(job: JobView, told: Told) -> Explanation:
     offset = shared_offset(job, view, origin) if not found.together else None
     if offset is not None:
         return Explanation(offset.advice, offset.subject, together=True, behind=offset.behind)
+    unfinished = unfinished_file(job, view, origin.snapshot, origin.exception, origin.stack)
+    if unfinished is not None:
+        return Explanation(unfinished.advice, unfinished.subject, together=True, behind=unfinished.behind)
     return found
 
 

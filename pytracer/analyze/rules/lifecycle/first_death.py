@@ -5,6 +5,9 @@ What: orders all deaths of the run and distinguishes causes from consequences.
 Why it matters: in a job of many ranks one death brings down the rest: peers see a lost connection, torchrun's agent
 ends the remaining workers with SIGTERM. torchrun's "root cause" is only the order in which it noticed.
 
+A parent that raised, and ended its children by a signal on the way (`finally`, `with`, mp.spawn), is first; one that
+ended a child and then raised in a line behind is not.
+
 What to do: look at the process that died first; the others are listed with the reason why they followed.
 
 How it can be wrong: the time of a SIGKILL is known only between the last record and the moment the parent noticed;

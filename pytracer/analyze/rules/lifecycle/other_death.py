@@ -13,6 +13,8 @@ each looks at another path, a number that it draws without a seed, its process i
 DataLoader workers that a signal to the whole process group ended are one finding, with the parent that has a handler
 for the same signal, and that torch's RuntimeError for its dead workers ended.
 
+Of a signal to the process group of a child, which was the program's own, the line that starts the child is named.
+
 Why it happens: see each sentence.
 
 What to do: see each sentence.
@@ -46,6 +48,7 @@ from pytracer.analyze.evidence.ends.ended_while import (
 from pytracer.analyze.evidence.ends.ended_workers import ended_workers
 from pytracer.analyze.evidence.ends.exit_requests import READ_ARGUMENTS, exit_words, handled_error
 from pytracer.analyze.evidence.ends.oom import oom_trace
+from pytracer.analyze.evidence.ends.own_group import group_of_child
 from pytracer.analyze.evidence.ends.sent_signals import deadly_signal, last_request, obeyed, sent_signals
 from pytracer.analyze.evidence.ends.sigkill import elimination
 from pytracer.analyze.evidence.ends.signal_senders import (
@@ -156,6 +159,7 @@ _OF_OTHERS: dict[_How, tuple[VerdictClass, Confidence]] = {
 }
 _WHETHER = "whether the loop would have ended with more time: the stacks are of one moment"
 _FROM_OUTSIDE: tuple[_How, ...] = ("sent", "from-outside", "interrupted")
+_BY_KILL: tuple[_How, ...] = ("sent", "sent-itself", "interrupted")
 _Words = tuple[str, str, str | None]  # what happened, without subject; advice; what is missing
 
 
@@ -186,6 +190,9 @@ class OtherDeath:
         workers = ended_workers(job, view) if judgement.found in _FROM_OUTSIDE else None
         if workers is not None:
             says, advice = f"{says}{workers.words}", workers.advice
+        group = group_of_child(view) if judgement.found in _BY_KILL else None
+        if group is not None:
+            says, advice = f"{says}{group.words}", group.advice
         left = left_waiting(job, view) if judgement.found == "exit" else None
         if left is not None:
             says, advice = f"{says}{left.words}", f"{advice} {left.advice}"
@@ -211,7 +218,8 @@ class OtherDeath:
                 advice = f"{unmade.advice if unmade is not None else thread.advice} {advice}"
             evidence.append(unmade.evidence if unmade is not None else None)
         who = workers.subject(judgement.views) if workers is not None else introduction(judgement.views)
-        return Description(f"{who} {says}.", evidence, advice, [missing])
+        behind = group.behind if group is not None else None
+        return Description(f"{who} {says}.", evidence, advice, [missing], behind=behind)
 
 
 def _judge(job: JobView, view: ProcessView) -> Judgement[_How]:

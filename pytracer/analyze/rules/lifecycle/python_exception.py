@@ -18,6 +18,12 @@ an exception whose class cannot be called with its `args` alone, the worker, its
 key of a store, or a path, that a rank waits for in vain may be another one on each rank: where the source shows a draw,
 its line is named.
 
+A child has no exit status where SIGCHLD is ignored, or another line waits for any child: multiprocessing and mp.spawn
+take it for failed then. The line is named where the source shows one. A connection of multiprocessing is refused
+between processes with different authkeys, as ranks that torchrun starts have: whose descriptors were asked for is known
+where that process recorded the refusal. A file that was read empty or incomplete was *probably* still being written
+where another process was in a block that writes that file.
+
 Forked workers of a DataLoader share the position of a file that their dataset opened before: one moves it while
 another one reads. Where a label, an index or a key of a batch cannot be, and the source shows such a file, that is
 *likely* why.

@@ -13,6 +13,9 @@ The kernel itself kills a process whose CPU time reaches its hard limit (RLIMIT_
 multiprocessing pool, a regular expression in what its tasks run is named that repeats a repetition, such as `(a+)+b`:
 where the rest does not match, it tries every way to cut the text. *Probably*, where no loop of `while` is there too.
 
+os.killpg() of a child's group ends the sender as well where the child has no group of its own: the line that starts it
+without one is named.
+
 A parent that raised subprocess.TimeoutExpired has killed the child that it waited for. The launcher notes what it
 killed after --hang-action kill, and why it ended the job.
 
@@ -32,6 +35,7 @@ from pytracer._text import uncapital
 from pytracer.analyze.evidence.ends.keeping_lines import KeepingLine
 from pytracer.analyze.evidence.ends.memory_holders import Holding, heavy_holding, holder_evidence, keeper
 from pytracer.analyze.evidence.ends.oom import OomTrace, killed_by_sigkill, oom_trace
+from pytracer.analyze.evidence.ends.own_group import group_of_child
 from pytracer.analyze.evidence.ends.sent_signals import deadly_signal
 from pytracer.analyze.evidence.ends.sigkill import elimination, other_candidates, time_limit_of_parent
 from pytracer.analyze.evidence.ends.signal_senders import chain_words, noted_evidence, sender_is_sure, senders_words
@@ -233,8 +237,12 @@ def _describe_sender(job: JobView, judgement: Judgement[OomTrace | None]) -> Des
         words = f"was ended by SIGKILL, {'' if sure else 'probably '}sent by {senders_words(job, view)}"
     else:
         words = f"was ended by SIGKILL, {'' if sure else 'probably '}sent by {chain_words(job, view, sent)}"
+    group = group_of_child(view)
     first = f"Look at {at}: it sends the signal." if at else "Find out why that process sent the signal."
-    first, blameless = (timer.advice, None) if timer is not None else (first, _BLAMELESS)
+    blameless = None if sent is not None and sent.sender_pid == view.process.snapshot.pid else _BLAMELESS
+    first, blameless = (timer.advice, None) if timer is not None else (first, blameless)
+    if group is not None:
+        words, first, blameless = f"{words}{group.words}", group.advice, None
     more = _SLOW if _was_loading(view) else blameless
     more = f"{_WATCHES}{_kept(keeps)}" if held is not None else more
     return Description(
@@ -251,6 +259,7 @@ def _describe_sender(job: JobView, judgement: Judgement[OomTrace | None]) -> Des
             "which of them ended it: each may have" if many else None,
             "whether it was in that process group" if not sure and not many and view.senders[0].send.to_group else None,
         ],
+        behind=group.behind if group is not None else None,
     )
 
 

@@ -1,0 +1,94 @@
+"""Files that one process read while another one was still writing them, and files that nobody was writing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytracer.analyze.engine import build_report
+from pytracer.report.job import Report
+from tests.support import scenarios as s
+from tests.support.deaths import advice, summary
+from tests.support.scenarios import program_in
+from tests.support.synth import Box
+
+SOURCE = """import os, torch
+def load(name):
+    path = name + ".pt"
+    if os.path.exists(path):
+        return torch.load(path)
+    with open(path, "wb") as file:
+        torch.save(make(name), file)
+    return make(name)
+def make(name):
+    return work(name)
+def other(name):
+    with open("index.json", "w") as file:
+        file.write(make(name))
+def index():
+    with open("/data/a.pt", "wb") as file:
+        file.write(make("a"))
+load("/data/a")
+"""
+FILE = {"file": "/data/a.pt", "file of path": "/data/a.pt", "file size": "0", "file age": "0", "file kind": "empty"}
+MAKES = [("make", 10), ("load", 7), ("<module>", 17)]
+UNPICKLES = [("load", "/usr/lib/python3.11/site-packages/torch/serialization.py", 1626)]
+
+
+def read(
+    run: Path,
+    stack: list[tuple[str, int]] = MAKES,
+    *,
+    facts: dict[str, str] | None = None,
+    began: int = 100,
+    ended: int = 2000,
+    writers: int = 1,
+) -> Report:
+    """Rank 0 read the file and raised at 1000 ms; the other ranks were ended later, at those lines."""
+    program = str(program_in(run, SOURCE))
+    values = [{"name": name, "value": value} for name, value in {**FILE, **(facts or {})}.items()]
+    reads = s.rank(0).at(1000)
+    reads.exception("EOFError", "", [*UNPICKLES, ("load", program, 5), ("<module>", program, 17)], variables=values)
+    reads.exit(1)
+    boxes: list[Box] = []
+    for number in range(1, 1 + writers):
+        box = s.rank(number).at(ended).signal_seen(15, 100, ["torchrun"])
+        frames = [(name, program, line) for name, line in stack]
+        boxes.append(box.crash(0, code=0, state=6, python=frames, native=[(s.LIBC, 0x10)]))
+    ends: list[tuple[int, dict[str, Any]]] = [(101, {"exit_code": 1}), *((item.pid, {"signal": 15}) for item in boxes)]
+    return build_report(s.load(run, s.agent(*ends, at=ended + 1000), reads, *boxes))
+
+
+def test_process_that_was_still_writing_the_file_is_named(run: Path) -> None:
+    """By the same variable of the same function: the line that opens it, and the one that takes it for finished."""
+    report = read(run)
+    assert (
+        "a.pt is empty (0 bytes): rank 1 was probably still writing it (line 6 opens it, line 7 fills it)"
+    ) in summary(report)
+    assert advice(report).startswith("Line 4 takes a file that is there for a finished one. Let line 6 write under")
+    assert "os.replace()" in advice(report)
+
+
+def test_writer_elsewhere_is_known_by_the_name_of_the_file(run: Path) -> None:
+    """Another function writes it, whose source has the path."""
+    said = summary(read(run, [("make", 10), ("index", 16), ("<module>", 17)]))
+    assert "rank 1 was probably still writing it (line 15 opens it, line 16 fills it)" in said
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"stack": [("make", 10), ("other", 13), ("<module>", 17)]},
+        {"stack": [("make", 10), ("load", 8), ("<module>", 17)]},
+        {"facts": {"file age": "7200"}},
+        {"facts": {"file kind": "zip", "file size": "4096"}},
+        {"ended": 900},
+        {"writers": 2},
+    ],
+    ids=["another file", "behind the block", "old", "whole", "ended before", "two writers"],
+)
+def test_file_that_no_other_process_was_writing_is_only_broken(how: dict[str, Any], run: Path) -> None:
+    """Its writer may have been ended half way."""
+    assert "still writing it" not in summary(read(run, **how))
