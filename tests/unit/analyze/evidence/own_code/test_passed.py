@@ -56,6 +56,7 @@ def _no_operator(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "sparse_operator_advice", lambda view: None)
     monkeypatch.setattr(module, "unfit_operands", lambda view: None)
     monkeypatch.setattr(module, "own_function", lambda view: SimpleNamespace(name="decode"))
+    monkeypatch.setattr(module, "wrapped_count", lambda view: None)
     monkeypatch.setattr(module, "are_too_small", lambda view, values, bases: False)
 
 
