@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import sys
 from pathlib import Path
@@ -24,6 +25,9 @@ def ask():
     os.kill(os.getpid(), signal.SIGTERM)
 EPOCHS, RATES = 3, (0.5, 0.25)
 
+class Kind(metaclass=type("Meta", (type,), {})):
+    count = 3
+
 class Schedule:
     def __init__(self):
         self.warm, self.left, self._made = True, -4, 1
@@ -33,7 +37,8 @@ class Trainer:
         self.step, self.best, self.resume = 12, 0.125, None
         self.schedule = Schedule()
         self.history = [3.5] * 20
-        self.config = {"lr": 1e-3, "name": "wide", "layers": [2, 2]}
+        self.config = {"lr": 1e-3, "name": "wide", "layers": [2, 2], "password": 1234, "ann@example.org": 5, 7: 8}
+        self.kind, self.api_key, self.words = Kind, 987654321, {f"word{n}": n for n in range(65)}
 
     def fit(self, many):
         large, text = 1 << 200, "secret"
@@ -53,7 +58,9 @@ EXPECTED = {
     "self.schedule.left": "-4",
     "self.history": "list of 20",
     "self.history[7]": "3.5",
-    "self.config": "dict of 3",
+    "self.config": "dict of 6",
+    "self.config[7]": "8",
+    "self.words": "dict of 65",
     "self.config['lr']": "0.001",
     "self.config['layers']": "list of 2",
     "many": "list of 2",
@@ -84,7 +91,8 @@ def test_sigterm_leaves_the_values_of_the_program(run: Path) -> None:
     (box,) = done.boxes
     found = values(box.ending)
     assert {name: found.get(name) for name in EXPECTED} == EXPECTED
-    assert not found.keys() & {"text", "large", "self.config['name']", "self.schedule._made"}
+    assert not found.keys() & {"text", "large", "self.config['name']", "self.schedule._made", "self.api_key"}
+    assert not [name for name in found if re.search("password|ann@|word1|kind|Kind|[?]", name)]
     assert len(found) <= 448
     assert box.ending is not None and box.ending.steps_faulted == box.ending.steps_late == ()
 

@@ -78,7 +78,7 @@ def test_value_by_which_a_rank_left_a_loop_is_told(run: Path) -> None:
     told = f"by line {line_of('if stopper.bad')} (`if stopper.bad >= stopper.limit:`): "
     told += "`stopper.limit` is 3 on rank 1 and 30 on rank 0"
     assert told in (verdict.summary or ""), (verdict.summary, verdict.advice)
-    assert f"it comes from line {line_of('stopper = ')}" in (verdict.advice or ""), verdict.advice
+    assert f"it comes from line {line_of('return {')}" in (verdict.advice or ""), verdict.advice
 
 
 @pytest.mark.timeout(120)

@@ -37,6 +37,7 @@ volatile bool in_part = false;
 volatile int running_step = -1;  // -1: between steps
 volatile int step_to_break = -1;
 volatile int* volatile nowhere = nullptr;
+bool by_request = false;  // pytracer attach: there is time for both halves of HOLDERS
 
 void write_thread() {
   CrashHeader& crash = *g_box.crash.data;
@@ -78,8 +79,9 @@ void write_overrun() {
 
 // What a process that stands still was about to do is up to the values of its variables; a crash is about its tensors.
 void write_holders() {
-  if (has_state(CrashState::kLive) || has_state(CrashState::kExit)) write_values();
-  if (!has_state(CrashState::kExit)) write_referrers();
+  bool crashed = has_state(CrashState::kClaimed);
+  if (!crashed) write_values();
+  if (crashed || by_request) write_referrers();
 }
 
 void do_step(Step step, ucontext_t* context, const KernelAction& like) {
@@ -176,6 +178,12 @@ void run_steps(Step first, Step last, ucontext_t* context, const KernelAction& l
     crash.step_end_ns[s] = now_ns();
   }
   stop_deadlines();
+}
+
+void run_requested(ucontext_t* context, const KernelAction& like) noexcept {
+  by_request = true;
+  run_steps(Step::kNames, Step::kHolders, context, like);
+  by_request = false;
 }
 
 void break_step(int step) noexcept { step_to_break = step; }

@@ -4,6 +4,7 @@
 #include "crashsafe/memory/reference_path.h"
 #include "crashsafe/platform/large.h"
 #include "crashsafe/python/python_objects.h"
+#include "crashsafe/text/redact.h"
 #include "crashsafe/torch/torch_objects.h"
 
 #include <cstring>
@@ -14,21 +15,37 @@ namespace {
 
 using namespace blackbox;
 
-constexpr uint32_t kFrames = 16, kLocals = 128, kItems = 8, kEntries = 32, kAttributes = 96, kGlobals = 512, kObjects = 8192;
-constexpr uint32_t kMostValues = 448, kMostDeep = 96, kLongestText = 120, kLongestFile = 512, kArenaShare = 4;
+constexpr uint32_t kFrames = 16, kLocals = 128, kItems = 8, kEntries = 64, kAttributes = 96, kGlobals = 512, kObjects = 8192, kLongestKey = 41;
+constexpr uint32_t kLongestText = 120, kLongestFile = 512, kArenaShare = 4;
+
+// In this order, each with room of its own: what conditions ask for most comes first.
+enum class Pass : uint32_t { kVariables, kItems, kDeep };
+constexpr uint32_t kRoom[] = {256, 96, 96};
 
 // Static: too large for the alternate stack. One thread reports at a time.
 struct Walk {
   ReferencePath path;
+  Pass pass;
   uint32_t frame, looked_at, room;
-  bool deep;  // the second walk: what is below an attribute of a variable's object, if there is room
-  char file[kLongestFile];
+  char text[kLongestFile];
 };
 PYTRACER_LARGE constinit Walk walk{};
 
+bool is_due() {
+  Pass of = walk.path.in_container() ? Pass::kItems : walk.path.below_attribute() ? Pass::kDeep : Pass::kVariables;
+  return of == walk.pass;
+}
+
+// `password = 1234`, as in a command line.
+bool is_secret() {
+  uint32_t nbytes = walk.path.write_name(walk.text, kLongestText);
+  memcpy(walk.text + nbytes, "=1", 3);
+  return redact_words(walk.text, nbytes + 3).count != 0;
+}
+
 void write(HolderKind kind, uint64_t object, uint64_t value, LengthOf of = LengthOf::kNone) {
   CrashHeader& crash = *g_box.crash.data;
-  if (walk.deep != walk.path.below_attribute()) return;
+  if (!is_due() || is_secret()) return;
   uint32_t share = g_box.arena.items / kArenaShare;
   if (walk.room == 0 || crash.holder_count >= g_box.referrers.items || crash.arena_used + kLongestText > g_box.arena.items - share) {
     crash.holders_truncated = 1;
@@ -45,10 +62,11 @@ void write(HolderKind kind, uint64_t object, uint64_t value, LengthOf of = Lengt
 bool write_plain(uint64_t object, uint64_t type) {
   const PythonTypes& types = python_types();
   int64_t whole = 0;
+  uint64_t bits = 0;
   if (object == types.nothing) {
     write(HolderKind::kNothing, object, 0);
   } else if (type == types.real) {
-    write(HolderKind::kReal, object, bits_of_real(object));
+    if (bits_of_real(object, bits)) write(HolderKind::kReal, object, bits);
   } else if (type == types.integer || type == types.truth) {
     if (whole_number(object, whole)) write(type == types.truth ? HolderKind::kTruth : HolderKind::kWhole, object, static_cast<uint64_t>(whole));
   } else {
@@ -62,6 +80,22 @@ bool is_private(uint64_t name) {
   PythonText text{};
   char first = '_';
   return !python_text(name, text) || !read_bytes(&first, text.data, 1) || first == '_';
+}
+
+// A key is data more often than a name: only words as code writes them, and numbers.
+bool is_word(uint64_t key) {
+  PythonText text{};
+  char bytes[kLongestKey];
+  if (type_of(key) == python_types().integer) return true;
+  if (type_of(key) != python_types().text || !python_text(key, text) || text.kind != 1 || text.nbytes == 0 || text.nbytes > kLongestKey ||
+      !read_bytes(bytes, text.data, text.nbytes))
+    return false;
+  for (uint32_t i = 0; i < text.nbytes; i++) {
+    char letter = bytes[i];
+    bool alphabetic = (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z') || letter == '_';
+    if (!alphabetic && !(i > 0 && letter >= '0' && letter <= '9')) return false;
+  }
+  return true;
 }
 
 void look_into(uint64_t object);
@@ -79,37 +113,52 @@ void look_at_items(uint64_t first, uint64_t count) {
 void look_at_entries(const Table& table, uint64_t limit, ReferencePath::Kind kind) {
   uint64_t key = 0, value = 0;
   for (uint64_t i = 0; i < table.count && i < limit; i++)
-    if (entry_of(table, i, key, value) && (kind == ReferencePath::kKey || !is_private(key))) look_down(kind, key, value);
+    if (entry_of(table, i, key, value) && (kind == ReferencePath::kKey ? is_word(key) : !is_private(key))) look_down(kind, key, value);
 }
 
-// Classes, modules and functions are left out: they refer to everything.
-void look_into(uint64_t object) {
-  if (++walk.looked_at > kObjects) return;
-  const PythonTypes& types = python_types();
-  uint64_t type = type_of(object), first = 0, count = 0;
-  if (type == 0 || type == types.text || type == types.type || type == types.module || write_plain(object, type)) return;
+void look_at_dict(uint64_t object) {
+  uint64_t count = 0;
   Table table{};
+  if (!length_of_dict(object, count)) return;
+  write(HolderKind::kLength, object, count, LengthOf::kDict);
+  bool named = walk.pass == Pass::kItems && !walk.path.full() && count <= kEntries;
+  if (named && table_of_dict(object, table)) look_at_entries(table, kEntries, ReferencePath::kKey);
+}
+
+// Classes and modules, also those of other metaclasses, are left out: they refer to everything.
+bool is_definition(uint64_t type) { return derives_from(type, python_types().type) || derives_from(type, python_types().module); }
+
+void look_into(uint64_t object) {
+  const PythonTypes& types = python_types();
+  if (++walk.looked_at > kObjects) {
+    g_box.crash.data->holders_truncated = 1;
+    return;
+  }
+  uint64_t type = type_of(object), first = 0, count = 0;
+  Table table{};
+  if (type == 0 || type == types.text || write_plain(object, type)) return;
   if (items_of(object, first, count)) {
     write(HolderKind::kLength, object, count, type == types.list ? LengthOf::kList : LengthOf::kTuple);
-    if (!walk.path.full()) look_at_items(first, count);
+    if (walk.pass == Pass::kItems && !walk.path.full()) look_at_items(first, count);
   } else if (type == types.dict) {
-    write(HolderKind::kLength, object, length_of_dict(object), LengthOf::kDict);
-    if (!walk.path.full() && table_of_dict(object, table)) look_at_entries(table, kEntries, ReferencePath::kKey);
-  } else if (walk.path.outermost() || (walk.deep && !walk.path.full())) {
-    if (table_of_attributes(object, type, table)) look_at_entries(table, kAttributes, ReferencePath::kAttribute);
+    look_at_dict(object);
+  } else if (walk.path.outermost() || (walk.pass == Pass::kDeep && !walk.path.full())) {
+    if (!is_definition(type) && table_of_attributes(object, type, table)) look_at_entries(table, kAttributes, ReferencePath::kAttribute);
   }
 }
 
-// By the path, as the reader knows them better: pytracer/_library_files.py.
-bool is_library(const PythonFrame& frame) {
+// By the path, as pytracer/_library_files.py does: of the packages the reader takes those for the program that it is started from.
+enum class Of : uint32_t { kProgram, kPackage, kLibrary };
+
+Of owner_of(const PythonFrame& frame) {
   uint32_t nbytes = frame.file_nbytes < kLongestFile ? frame.file_nbytes : kLongestFile;
-  if (frame.file + nbytes > g_box.arena.items) return true;
-  memcpy(walk.file, g_box.arena.data + frame.file, nbytes);
-  std::string_view file{walk.file, nbytes};
-  size_t python = file.find("/lib/python3."), packages = file.find("-packages/");
-  if (packages == file.npos) return python != file.npos || file.starts_with("<frozen");
+  if (frame.file + nbytes > g_box.arena.items) return Of::kLibrary;
+  memcpy(walk.text, g_box.arena.data + frame.file, nbytes);
+  std::string_view file{walk.text, nbytes};
+  size_t packages = file.find("-packages/");
+  if (packages == file.npos) return file.find("/lib/python3.") != file.npos || file.starts_with("<frozen") ? Of::kLibrary : Of::kProgram;
   std::string_view package{file.data() + packages, file.size() - packages};
-  return package.starts_with("-packages/torch/") || package.starts_with("-packages/pytracer/");
+  return package.starts_with("-packages/torch/") || package.starts_with("-packages/pytracer/") ? Of::kLibrary : Of::kPackage;
 }
 
 void look_at_variables(const PythonFrame& frame) {
@@ -133,15 +182,25 @@ void look_at_variables(const PythonFrame& frame) {
     }
 }
 
-void look_at_frames(bool deep) {
+uint32_t own_frames_of_thread() {
   const CrashHeader& crash = *g_box.crash.data;
-  uint32_t frames = crash.python_matched != 0 && crash.python_thread_count > 0 ? g_box.python_threads.data[0].frame_count : 0, own = 0;
-  walk.deep = deep;
-  walk.room = deep ? kMostDeep : kMostValues - kMostDeep;
+  return crash.python_matched != 0 && crash.python_thread_count > 0 ? g_box.python_threads.data[0].frame_count : 0;
+}
+
+bool has_program() {
+  for (uint32_t i = 0; i < own_frames_of_thread(); i++)
+    if (owner_of(g_box.python_frames.data[i]) == Of::kProgram) return true;
+  return false;
+}
+
+void look_at_frames(Pass pass, Of wanted) {
+  walk.pass = pass;
+  walk.room = kRoom[static_cast<uint32_t>(pass)];
   walk.looked_at = 0;
-  for (walk.frame = 0; walk.frame < frames && own < kFrames; walk.frame++) {
+  uint32_t own = 0;
+  for (walk.frame = 0; walk.frame < own_frames_of_thread() && own < kFrames; walk.frame++) {
     const PythonFrame& frame = g_box.python_frames.data[walk.frame];
-    if (is_library(frame)) continue;
+    if (owner_of(frame) != wanted) continue;
     own++;
     look_at_variables(frame);
   }
@@ -152,8 +211,8 @@ void look_at_frames(bool deep) {
 void write_values() noexcept {
   if (torch_offsets() == nullptr || python_objects() == nullptr || !torch_offsets()->values) return;
   memset(static_cast<void*>(&walk), 0, sizeof walk);
-  look_at_frames(false);
-  look_at_frames(true);
+  Of wanted = has_program() ? Of::kProgram : Of::kPackage;
+  for (Pass pass : {Pass::kVariables, Pass::kItems, Pass::kDeep}) look_at_frames(pass, wanted);
 }
 
 }  // namespace pytracer::crashsafe

@@ -15,6 +15,21 @@ class ReferencePath {
   bool full() const { return depth_ == kDepth; }
   bool outermost() const { return depth_ == 1; }
   bool below_attribute() const { return full() && steps_[1].kind == kAttribute && steps_[2].kind == kAttribute; }
+  bool in_container() const {
+    for (uint32_t i = 0; i < depth_; i++)
+      if (steps_[i].kind == kIndex || steps_[i].kind == kKey) return true;
+    return false;
+  }
+  /// The name of the innermost step that has one: a variable, an attribute, or a text that is a key. Returns its size, at most `room`.
+  uint32_t write_name(char* to, uint32_t room) const {
+    Writer out{to, room};
+    for (uint32_t i = depth_; i-- > 0;)
+      if (steps_[i].kind != kIndex && (steps_[i].kind != kKey || type_of(steps_[i].what) == python_types().text)) {
+        out.name(steps_[i].what);
+        break;
+      }
+    return out.used;
+  }
   void begin(uint64_t name) {
     depth_ = 0;
     push(kVariable, name);

@@ -84,8 +84,8 @@ bool whole_number(uint64_t object, int64_t& value) noexcept {
 }
 
 // ob_fval, and ma_used: the first member behind PyObject, as is ob_size.
-uint64_t bits_of_real(uint64_t object) noexcept { return word_at(object + static_cast<uint64_t>(py->size)); }
-uint64_t length_of_dict(uint64_t object) noexcept { return word_at(object + static_cast<uint64_t>(py->size)); }
+bool bits_of_real(uint64_t object, uint64_t& bits) noexcept { return read_value(bits, object + static_cast<uint64_t>(py->size)); }
+bool length_of_dict(uint64_t object, uint64_t& count) noexcept { return read_value(count, object + static_cast<uint64_t>(py->size)); }
 
 bool table_of_dict(uint64_t dict, Table& out) noexcept {
   uint64_t values = 0;

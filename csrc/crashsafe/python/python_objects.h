@@ -42,9 +42,9 @@ bool items_of(uint64_t object, uint64_t& first, uint64_t& count) noexcept;
 /// The value of an int of CPython; false for one that does not fit, or cannot be read. The caller knows the type.
 bool whole_number(uint64_t object, int64_t& value) noexcept;
 
-/// The bits of a float of CPython, 0 when it cannot be read; how many items a dict has. The caller knows the type.
-uint64_t bits_of_real(uint64_t object) noexcept;
-uint64_t length_of_dict(uint64_t object) noexcept;
+/// The bits of a float of CPython, and how many items a dict has; false when they cannot be read. The caller knows the type.
+bool bits_of_real(uint64_t object, uint64_t& bits) noexcept;
+bool length_of_dict(uint64_t object, uint64_t& count) noexcept;
 
 /// Keys and values of a dict, or of an object's attributes.
 struct Table {

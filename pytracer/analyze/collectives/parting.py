@@ -338,8 +338,9 @@ def _skipped(one: Side, other: Side, at: int) -> Parting | None:
             if text is None or same:
                 continue
             came = tested(one, other, at, item.test, item.lineno) if position == at else None
-            if came is not None and came.mine == came.theirs:
-                continue  # it led both the same way
+            below = any(spans(part, frame.line) for part in item.body)  # else in its `else`, or behind it
+            if came is not None and not (came.mine == below and came.theirs != below):
+                came = None  # another moment's values
             words = branch_words(frame, text, item.lineno, around)
             known = _of_one_rank(one.view, one.way, position, item)
             if known is None and came is not None and came.values:

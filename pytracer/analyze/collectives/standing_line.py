@@ -8,13 +8,14 @@ from pytracer.analyze.deaths.ending import asked_to_end
 from pytracer.analyze.evidence.failing.line import FailingLine, failing_line
 from pytracer.analyze.parts import python_frame
 from pytracer.analyze.view import ProcessView
+from pytracer.decode.types.snapshot import Crash
 from pytracer.report.job import ExceptionReport, OuterFrameReport, VariableReport
 
 
 def standing_line(view: ProcessView) -> FailingLine | None:
     """As failing_line(), without an exception; None of a rank that raised or crashed, or without recorded values."""
     end = asked_to_end(view.process) if view.crash is None and not view.raised else None
-    if end is None or not end.values:
+    if end is None or not end.values or _went_on(view, end):
         return None
     held: dict[int, list[VariableReport]] = defaultdict(list)
     for item in end.values:
@@ -26,3 +27,8 @@ def standing_line(view: ProcessView) -> FailingLine | None:
         return None
     innermost = held.get(next(n for n, frame in enumerate(stack) if frame is found.frame), [])
     return failing_line(view.process.snapshot, ExceptionReport(outer=outer, variables=innermost), stack)
+
+
+def _went_on(view: ProcessView, end: Crash) -> bool:
+    """Whether the rank called more after these stacks, of a signal that it handled or an error that it caught."""
+    return any((call.scheduled_ns or call.started_ns or 0) > end.mono_ns for call in view.process.snapshot.collectives)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
 import msgspec
 from msgspec import structs
@@ -12,14 +11,16 @@ from pytracer.analyze.collectives.rank_value_words import value_words
 from pytracer.analyze.collectives.rank_values import RANK, Compared, variables_in
 from pytracer.analyze.collectives.ways import Side
 from pytracer.analyze.evidence.slicing.spots import Spot
-from pytracer.analyze.evidence.syntax.bindings import lines_that_bind, lines_that_fill
-from pytracer.analyze.evidence.syntax.calls import called_name
-from pytracer.analyze.evidence.syntax.loops import Loop
+from pytracer.analyze.evidence.syntax.imports import imported_as
+from pytracer.analyze.evidence.syntax.loops import Loop, loops_around
 from pytracer.analyze.evidence.syntax.outcomes import outcome
-from pytracer.analyze.evidence.syntax.scopes import own_nodes
+from pytracer.analyze.evidence.syntax.scopes import own_nodes, spans
 
 _MOST = 2
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_READERS = frozenset(
+    {"print", "len", "range", "enumerate", "min", "max", "sum", "abs", "int", "float", "bool", "str", "repr"}
+)
 
 
 class Tested(msgspec.Struct, frozen=True):
@@ -53,10 +54,10 @@ def tested_words(inside: Side, outside: Side, at: int, loop: Loop, test: ast.exp
     found = dict[str, str]()
     for item in variables_in(test):
         name = ast.unparse(item)
-        if _may_have_changed(spot, name, (loop.end_lineno or 0) + 1, behind):
-            continue
         pair = compared.pair(item, spot)
-        if pair is not None and pair[0] != pair[1]:
+        if pair is None or _may_have_changed(spot, name, pair[1], (loop.end_lineno or 0) + 1, behind):
+            continue
+        if pair[0] != pair[1]:
             found[name] = f"`{name}` is {pair[1]} on {outside.name} and {pair[0]} on {inside.name}"
     return f": {' and '.join(found.values())}" if 0 < len(found) <= _MOST else ""
 
@@ -81,13 +82,16 @@ def tested(one: Side, other: Side, at: int, test: ast.expr, line: int, loop: Loo
     here, there = one.way[at], other.way[at]
     if spot is None or (here.file, here.function) != (there.file, there.function):
         return None
-    since = [_since(line, item.line or 0, within) for item, within in ((here, loop), (there, None))]
+    since = [_since(spot.tree, line, item.line or 0, within) for item, within in ((here, loop), (there, None))]
     items = {ast.unparse(item): item for item in variables_in(test) if isinstance(item, ast.expr)}
+    pairs = {name: compared.pair(item, spot) for name, item in items.items()}
     if not all(since) or any(
-        _may_have_changed(spot, name, *part) for name in items for parts in since for part in parts
+        _may_have_changed(spot, name, value, *part)
+        for name, pair in pairs.items()
+        for value, parts in zip(pair or (None, None), since, strict=True)
+        for part in parts
     ):
         return None
-    pairs = {name: compared.pair(item, spot) for name, item in items.items()}
 
     def on(rank: int, node: ast.expr) -> str | None:
         pair = pairs.get(ast.unparse(node))
@@ -106,35 +110,64 @@ def tested(one: Side, other: Side, at: int, test: ast.expr, line: int, loop: Loo
     return Tested(mine, theirs, " and ".join(differ.values()) if len(differ) <= _MOST else "", reason)
 
 
-def _since(line: int, now: int, loop: Loop | None) -> list[tuple[int, int]]:
+def _since(tree: ast.Module, line: int, now: int, loop: Loop | None) -> list[tuple[int, int]]:
     """The first and last lines of what a rank at a line may have executed since it last passed a condition."""
+    around = [item for item in loops_around(tree, now) if not spans(item, line)]
+    inner = [(item.lineno, item.end_lineno or now) for item in around]  # rounds of these before the present one
     if now >= line:
-        return [(line + 1, now)]
+        return [(line + 1, now), *inner]
     if loop is None or not loop.lineno <= now <= (loop.end_lineno or 0):
         return []
-    return [(line + 1, loop.end_lineno or 0), (loop.lineno, now)]
+    return [(line + 1, loop.end_lineno or 0), (loop.lineno, now), *inner]
 
 
-def _may_have_changed(spot: Spot, name: str, first: int, last: int) -> bool:
-    """Whether a line of the function from the first to the last, or what one calls, sets it or fills it."""
-    name = name.partition("[")[0]
-    if any(first <= line <= last for line in _lines(spot.scope, name)):
+def _may_have_changed(spot: Spot, name: str, value: str | None, first: int, last: int) -> bool:
+    """Whether something from the first line to the last may have changed what a variable, attribute or item is.
+
+    By a plain local variable only what binds it; behind a call that is not known to read only, anything else may.
+    """
+    nodes = [item for item in own_nodes(spot.scope) if first <= getattr(item, "lineno", 0) <= last]
+    owners = _owners(name)
+    if any(_changes(item, owners) for item in nodes):
         return True
-    owner, _, attribute = name.rpartition(".")
-    if not owner:
+    is_local = owners == [name] and not isinstance(spot.scope, ast.Module) and not _is_shared(spot, name)
+    if is_local and not (value or "").startswith(("list", "dict")):
         return False
-    setters = {item.name for item in ast.walk(spot.tree) if isinstance(item, _FUNCTIONS) and _sets(item, attribute)}
-    called = (item for item in own_nodes(spot.scope) if isinstance(item, ast.Call) and first <= item.lineno <= last)
-    return any(called_name(item) in setters for item in called)
+    return any(not _only_reads(item, owners, spot.tree) for item in nodes if isinstance(item, ast.Call))
 
 
-def _lines(scope: ast.AST, name: str) -> Iterator[int]:
-    yield from (line for line, _ in lines_that_bind(scope, name))
-    yield from lines_that_fill(scope, name)
+def _owners(name: str) -> list[str]:
+    """`self.state["n"]`, `self.state` and `self`; a plain name alone."""
+    node, found = ast.parse(name, mode="eval").body, [name]
+    while isinstance(node, (ast.Attribute, ast.Subscript)):
+        node = node.value
+        found.append(ast.unparse(node))
+    return found
 
 
-def _sets(function: ast.AST, attribute: str) -> bool:
-    return any(
-        isinstance(item, ast.Attribute) and item.attr == attribute and isinstance(item.ctx, (ast.Store, ast.Del))
-        for item in ast.walk(function)
-    )
+def _changes(node: ast.AST, owners: list[str]) -> bool:
+    """Whether it binds, deletes or replaces one of them, an item of one, or an attribute of that name of anything."""
+    if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) and not isinstance(node.ctx, ast.Load):
+        text = ast.unparse(node)
+        attribute = isinstance(node, ast.Attribute) and any(item.endswith(f".{node.attr}") for item in owners)
+        return text in owners or attribute or (isinstance(node, ast.Subscript) and ast.unparse(node.value) in owners)
+    bound = [node.name] if isinstance(node, (*_FUNCTIONS, ast.ClassDef, ast.ExceptHandler)) else []
+    if isinstance(node, (ast.Import, ast.ImportFrom)):
+        bound = [(item.asname or item.name).partition(".")[0] for item in node.names]
+    return any(item in owners for item in bound)
+
+
+def _is_shared(spot: Spot, name: str) -> bool:
+    """Whether another function may bind it: `global`, `nonlocal`."""
+    shared = (item for item in ast.walk(spot.tree) if isinstance(item, (ast.Global, ast.Nonlocal)))
+    return any(name in item.names for item in shared)
+
+
+def _only_reads(call: ast.Call, owners: list[str], tree: ast.Module) -> bool:
+    """`dist.all_reduce(x)`, `print(step)`: of an imported module, or a builtin, and given none of the owners."""
+    given = [*call.args, *(item.value for item in call.keywords)]
+    if any(ast.unparse(part) in owners for item in given for part in ast.walk(item) if isinstance(part, ast.expr)):
+        return isinstance(call.func, ast.Name) and call.func.id in _READERS
+    if isinstance(call.func, ast.Name):
+        return call.func.id in _READERS
+    return imported_as(tree, call.func) is not None

@@ -1,54 +1,70 @@
-"""What the condition that ended a loop on one rank asked for: the values of both ranks."""
+"""A value of the end is that of a condition only where nothing between the two may have changed it."""
 
 from __future__ import annotations
 
-from pathlib import Path
+import ast
 
 import pytest
 
-from pytracer.analyze.engine import build_report
-from tests.support.collectives import TIME_OUT, Ranks, call
-from tests.support.deaths import summary
-from tests.support.scenarios import TORCH, program_in
+from pytracer.analyze.collectives.tested_values import _may_have_changed, _since
+from pytracer.analyze.evidence.slicing.spots import Spot
+from pytracer.analyze.evidence.syntax.loops import loops_around
+from pytracer.analyze.evidence.syntax.scopes import scope_of
 
-PROGRAM = """\
-def fit(model):
-    wait = 0
-    while True:
-        step(model)
-        wait += late(model)
-        if wait > 4:
-            break
-    {behind}
-    finish(model)
-"""
+HEAD = "import torch.distributed as dist\ndef run(self, state, queue, share, n, bad):\n    if bad > n:\n"
+
+
+def changed(body: str, name: str, value: str) -> bool:
+    """Of what stands between the condition and the line at the end."""
+    lines = "".join(f"    {line}\n" for line in body.splitlines())
+    tree = ast.parse(f"{HEAD}        return\n{lines}    dist.barrier()\n")
+    spot = Spot("train.py", tree, scope_of(tree, 5), 4)
+    return _may_have_changed(spot, name, value, 5, 5 + body.count("\n") + 1)
 
 
 @pytest.mark.parametrize(
-    ("behind", "values", "told"),
-    [("pass", ("3", "5"), True), ("pass", ("5", "5"), False), ("wait = 0", ("3", "0"), False)],
-    ids=["differs", "alike", "set again"],
+    ("body", "name", "value"),
+    [
+        ("self.bad = 0", "self.bad", "0"),
+        ("self.a, self.bad = 1, 2", "self.bad", "0"),
+        ("other.bad = 1", "self.bad", "0"),
+        ("setattr(self, 'bad', 0)", "self.bad", "0"),
+        ("queue.pop(0)", "queue", "list of 3"),
+        ("del queue[0]", "queue", "list of 3"),
+        ("queue[0] = 1", "queue[0]", "1"),
+        ("state['n'] += 1", "state['n']", "4"),
+        ("update(state)", "state['n']", "4"),
+        ("update()", "state['n']", "4"),
+        ("self.step()", "self.bad", "0"),
+        ("self.state = other", "self.state.n", "4"),
+        ("n += 1", "n", "4"),
+        ("for n in share: pass", "n", "4"),
+    ],
 )
-def test_values_of_the_condition_that_ended_the_loop(
-    behind: str, values: tuple[str, str], told: bool, run: Path
-) -> None:
-    """The look-alikes: a value that does not differ, and one that a line below the loop sets again."""
-    program = str(program_in(run, PROGRAM.format(behind=behind)))
-    job = Ranks(2)
-    for rank, (box, line, value) in enumerate(zip(job.boxes, (4, 9), values, strict=True)):
-        outer = ("all_reduce", f"{TORCH}/distributed/distributed_c10d.py", 3000)
-        for number, at in enumerate((4, 4, line), 1):
-            given = dict(
-                call("allgather_" if at == 9 else "allreduce_", state="failed" if number == 3 else "completed")
-            )
-            given.pop("name")
-            given.pop("line")
-            name = "allgather_" if at == 9 else "allreduce_"
-            by = box.site(outer, ("fit", program, at))
-            box.collective(name, group=job.groups[rank]["0"], by=by, sequence_nr=number, **given)
-        own = [{"name": "wait", "value": value}]
-        box.at(7000).exception("RuntimeError", TIME_OUT, [outer, ("fit", program, line)], variables=own).exit(1)
-    job.endings = {0: {"exit_code": 1}, 1: {"exit_code": 1}}
-    said = summary(build_report(job.job(run)))
-    assert "rank 1 had left the loop of line 3 by line 6 (`if wait > 4:`)" in said
-    assert (": `wait` is 5 on rank 1 and 3 on rank 0" in said) == told, said
+def test_what_may_have_changed_is_not_taken_for_the_value_of_the_condition(body: str, name: str, value: str) -> None:
+    """Plain writes, items, methods, and functions that have the object or may reach it."""
+    assert changed(body, name, value)
+
+
+@pytest.mark.parametrize(
+    ("body", "name", "value"),
+    [
+        ("dist.all_reduce(share)", "self.bad", "0"),
+        ("print(bad, len(queue))", "queue", "list of 3"),
+        ("update(state)\nself.step()", "n", "4"),
+        ("m = n + 1", "n", "4"),
+        ("self.good = 1", "self.bad", "0"),
+    ],
+)
+def test_collectives_and_reads_change_nothing(body: str, name: str, value: str) -> None:
+    """And no function changes a local variable that holds a number."""
+    assert not changed(body, name, value)
+
+
+def test_earlier_rounds_of_a_loop_behind_the_condition_count() -> None:
+    """A rank at the first line of its body may have run the last one."""
+    tree = ast.parse("def run(n):\n    if n: pass\n    for x in range(3):\n        a()\n        n += 1\n")
+    assert (3, 5) in _since(tree, 2, 4, None)
+    (loop,) = loops_around(tree, 4)
+    assert _since(tree, 5, 4, loop) == [(6, 5), (3, 4)]
+    assert _since(tree, 5, 2, None) == []
