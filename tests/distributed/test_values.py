@@ -48,13 +48,37 @@ def validate():
         dist.broadcast(torch.ones(3), src=0)
     dist.all_gather([torch.ones(2), torch.ones(2)], torch.ones(2))
 
+class Settings:
+    def __init__(self):
+        self.spread = os.environ["RANK"] == "0"
+
+class Node:
+    def __init__(self):
+        self.settings = Settings()
+
+    def share(self):
+        dist.all_reduce(torch.ones(4))
+
+    def report(self):
+        if self.settings.spread:
+            dist.broadcast(torch.ones(2), src=0)
+
+    def train(self):
+        for step in range(40):
+            self.share()
+            if step == 5:
+                self.report()
+
+def settings():
+    Node().train()
+
 def give_up():
     os.kill(os.getppid(), signal.SIGTERM)
 
 dist.init_process_group("gloo")
 if dist.get_rank() == 0:
     threading.Timer(5, give_up).start()
-{"train": train, "validate": validate}[sys.argv[1]]()
+{"train": train, "validate": validate, "settings": settings}[sys.argv[1]]()
 """
 
 
@@ -87,6 +111,15 @@ def test_value_by_which_a_rank_passed_a_call_by_is_told(run: Path) -> None:
     verdict = stood("validate", run).report.verdict
     assert verdict is not None
     told = f"`rounds` is 30 on rank 0 and 3 on rank 1, which line {line_of('if ready and')}"
+    assert told in (verdict.summary or ""), (verdict.summary, verdict.advice)
+
+
+@pytest.mark.timeout(120)
+def test_value_that_nothing_sets_later_is_told_of_a_function_that_the_other_rank_has_left(run: Path) -> None:
+    """It was the same when the condition asked for it."""
+    verdict = stood("settings", run).report.verdict
+    assert verdict is not None
+    told = f"`self.settings.spread` is True on rank 0 and False on rank 1, which line {line_of('if self.settings')}"
     assert told in (verdict.summary or ""), (verdict.summary, verdict.advice)
 
 

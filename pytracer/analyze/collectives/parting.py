@@ -28,7 +28,7 @@ from pytracer.analyze.collectives.quiet_handlers import quiet_handler, quiet_pla
 from pytracer.analyze.collectives.rank_branches import branch_words
 from pytracer.analyze.collectives.rank_objects import RankObject, decided_by_rank
 from pytracer.analyze.collectives.stop_flags import stop_flag, way_out
-from pytracer.analyze.collectives.tested_values import Tested, tested, tested_words
+from pytracer.analyze.collectives.tested_values import Tested, settled, tested, tested_words
 from pytracer.analyze.collectives.ways import Side, aligned, completed, in_step, parted, quoted, way_to
 from pytracer.analyze.evidence.slicing.by_rank import SizeSource, rounds_source
 from pytracer.analyze.evidence.slicing.files import program_files
@@ -338,6 +338,10 @@ def _skipped(one: Side, other: Side, at: int) -> Parting | None:
             if text is None or same:
                 continue
             came = tested(one, other, at, item.test, item.lineno) if position == at else None
+            always = settled(one, other, position, item.test, item.lineno) if came is None else None
+            if always is not None and always.mine == always.theirs:
+                continue  # it comes out alike at any time
+            came = always or came
             below = any(spans(part, frame.line) for part in item.body)  # else in its `else`, or behind it
             if came is not None and not (came.mine == below and came.theirs != below):
                 came = None  # another moment's values

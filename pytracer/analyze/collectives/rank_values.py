@@ -87,6 +87,21 @@ class Compared:
         own, other = mine.value_at(node, spot), theirs.value_at(node, structs.replace(spot, depth=depth))
         return (own, other) if own is not None and other is not None else None
 
+    def pair_of_object(self, node: ast.expr, spot: Spot) -> tuple[str, str] | None:
+        """What an attribute of `self` was on both: on the other rank of whatever method of that class it is in."""
+        owner = class_around(spot.tree, spot.scope)
+        if self._lines is None or owner is None or spot.depth is None or spot.depth >= len(self.frames):
+            return None
+        mine, theirs = self._lines
+        found = {
+            value
+            for depth, frame in enumerate(theirs.frames)
+            if frame.file == spot.file and (frame.function or "").startswith(f"{owner.name}.")
+            if (value := theirs.values_at(depth).get(ast.unparse(node))) is not None
+        }
+        own = mine.value_at(node, spot)
+        return (own, found.pop()) if own is not None and len(found) == 1 else None
+
     def follow(self, node: ast.expr, spot: Spot) -> RankValue | None:
         """Back from an expression; None where it was the same on both."""
         head, at, last = node, spot, None

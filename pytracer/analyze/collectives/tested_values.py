@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping
 
 import msgspec
 from msgspec import structs
@@ -10,6 +11,7 @@ from msgspec import structs
 from pytracer.analyze.collectives.rank_value_words import value_words
 from pytracer.analyze.collectives.rank_values import RANK, Compared, variables_in
 from pytracer.analyze.collectives.ways import Side
+from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.imports import imported_as
 from pytracer.analyze.evidence.syntax.loops import Loop, loops_around
@@ -18,6 +20,8 @@ from pytracer.analyze.evidence.syntax.scopes import own_nodes, spans
 
 _MOST = 2
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_MAKERS = ("__init__", "__post_init__", "__new__")
+_BY_NAME = ("setattr", "delattr", "vars")
 _READERS = frozenset(
     {"print", "len", "range", "enumerate", "min", "max", "sum", "abs", "int", "float", "bool", "str", "repr"}
 )
@@ -83,7 +87,7 @@ def tested(one: Side, other: Side, at: int, test: ast.expr, line: int, loop: Loo
     if spot is None or (here.file, here.function) != (there.file, there.function):
         return None
     since = [_since(spot.tree, line, item.line or 0, within) for item, within in ((here, loop), (there, None))]
-    items = {ast.unparse(item): item for item in variables_in(test) if isinstance(item, ast.expr)}
+    items = _variables(test)
     pairs = {name: compared.pair(item, spot) for name, item in items.items()}
     if not all(since) or any(
         _may_have_changed(spot, name, value, *part)
@@ -93,6 +97,35 @@ def tested(one: Side, other: Side, at: int, test: ast.expr, line: int, loop: Loo
     ):
         return None
 
+    return _came_out(compared, structs.replace(spot, line=line), (one, other), test, pairs)
+
+
+def settled(one: Side, other: Side, at: int, test: ast.expr, line: int) -> Tested | None:
+    """As tested(), of a condition on attributes of `self` that no method sets once the object is made.
+
+    These are the same at any time: the other rank need not have come to the function. `at` is of the first's way.
+    """
+    if RANK.search(ast.unparse(test)):
+        return None
+    compared = Compared(one.view, one.call, other.view, other.call)
+    spot = compared.slice.spot(len(one.way) - 1 - at)
+    items = _variables(test)
+    if spot is None or not all(name.startswith("self.") for name in items):
+        return None
+    trees = program_files(one.view.process.snapshot, one.way[::-1]).values()
+    if any(_is_set_later(tree, name) for tree in trees for name in items):
+        return None
+    pairs = {name: compared.pair_of_object(item, spot) for name, item in items.items()}
+    return _came_out(compared, structs.replace(spot, line=line), (one, other), test, pairs)
+
+
+def _came_out(
+    compared: Compared,
+    spot: Spot,
+    sides: tuple[Side, Side],
+    test: ast.expr,
+    pairs: Mapping[str, tuple[str, str] | None],
+) -> Tested | None:
     def on(rank: int, node: ast.expr) -> str | None:
         pair = pairs.get(ast.unparse(node))
         return pair[rank] if pair is not None else None
@@ -100,14 +133,38 @@ def tested(one: Side, other: Side, at: int, test: ast.expr, line: int, loop: Loo
     mine, theirs = (outcome(test, lambda node, rank=rank: on(rank, node)) for rank in (0, 1))  # type: ignore[misc]
     if mine is None or theirs is None:
         return None
+    one, other = sides
     differ = {
         name: f"`{name}` is {pair[0]} on {one.name} and {pair[1]} on {other.name}"
         for name, pair in pairs.items()
         if pair is not None and pair[0] != pair[1]
     }
-    found = compared.follow(items[next(iter(differ))], structs.replace(spot, line=line)) if len(differ) == 1 else None
+    node = next((item for item in variables_in(test) if ast.unparse(item) in differ), None)
+    found = compared.follow(node, spot) if len(differ) == 1 and isinstance(node, ast.expr) else None
     reason = value_words(compared, found, (one.number, other.number), None) if found is not None else None
     return Tested(mine, theirs, " and ".join(differ.values()) if len(differ) <= _MOST else "", reason)
+
+
+def _variables(test: ast.expr) -> dict[str, ast.expr]:
+    """By their texts; of `self.state.n` not `self` and `self.state` as well."""
+    found = {ast.unparse(item): item for item in variables_in(test) if isinstance(item, ast.expr)}
+    owners = {owner for name in found for owner in _owners(name)[1:]}
+    return {name: item for name, item in found.items() if name not in owners}
+
+
+def _is_set_later(tree: ast.Module, name: str) -> bool:
+    """Whether anything but a constructor sets one of the attributes by which a value is reached, or may by its name."""
+    attributes = name.split(".")[1:]
+    makers = [item for item in ast.walk(tree) if isinstance(item, _FUNCTIONS) and item.name in _MAKERS]
+    made = {id(part) for item in makers for part in ast.walk(item)}
+    return any(
+        id(item) not in made
+        and (
+            (isinstance(item, ast.Attribute) and not isinstance(item.ctx, ast.Load) and item.attr in attributes)
+            or (isinstance(item, ast.Call) and isinstance(item.func, ast.Name) and item.func.id in _BY_NAME)
+        )
+        for item in ast.walk(tree)
+    )
 
 
 def _since(tree: ast.Module, line: int, now: int, loop: Loop | None) -> list[tuple[int, int]]:

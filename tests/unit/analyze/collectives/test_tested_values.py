@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from pytracer.analyze.collectives.tested_values import _may_have_changed, _since
+from pytracer.analyze.collectives.tested_values import _is_set_later, _may_have_changed, _since
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.loops import loops_around
 from pytracer.analyze.evidence.syntax.scopes import scope_of
@@ -68,3 +68,23 @@ def test_earlier_rounds_of_a_loop_behind_the_condition_count() -> None:
     (loop,) = loops_around(tree, 4)
     assert _since(tree, 5, 4, loop) == [(6, 5), (3, 4)]
     assert _since(tree, 5, 2, None) == []
+
+
+KEPT = "class Node:\n    def __init__(self, settings):\n        self.settings = settings\n    def run(self):\n        {0}\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "later"),
+    [
+        ("pass", False),
+        ("self.other = 1", False),
+        ("self.settings.spread = True", True),
+        ("self.settings = read()", True),
+        ("node.settings = read()", True),
+        ("setattr(self.settings, 'spread', True)", True),
+        ("vars(self.settings).update(new)", True),
+    ],
+)
+def test_attribute_that_a_method_sets_is_not_settled(body: str, later: bool) -> None:
+    """The look-alike: only the constructor does."""
+    assert _is_set_later(ast.parse(KEPT.format(body)), "self.settings.spread") == later
