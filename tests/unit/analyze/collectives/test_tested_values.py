@@ -70,7 +70,12 @@ def test_earlier_rounds_of_a_loop_behind_the_condition_count() -> None:
     assert _since(tree, 5, 2, None) == []
 
 
-KEPT = "class Node:\n    def __init__(self, settings):\n        self.settings = settings\n    def run(self):\n        {0}\n"
+KEPT = """class Node:
+    def __init__(self, settings):
+        self.settings = settings
+    def run(self):
+        {0}
+"""
 
 
 @pytest.mark.parametrize(
