@@ -1,8 +1,9 @@
 """A descriptor that select() has no room for: an fd_set has a bit for each of 0 to 1023 (FD_SETSIZE), and no more.
 
-In C, FD_SET() of a larger one writes behind the set; a program that was compiled with _FORTIFY_SOURCE is stopped there,
-also for a descriptor below 0. In Python, select.select() raises ValueError, of larger ones only. A new descriptor gets
-the lowest number that is free, so that many are open then: where a single line of the program keeps files, it is named.
+In C, FD_SET() and FD_CLR() of a larger one write behind the set, and FD_ISSET() reads there; a program that was
+compiled with _FORTIFY_SOURCE is stopped there, also for a descriptor below 0. In Python, select.select() raises
+ValueError, of larger ones only. A new descriptor gets the lowest number that is free, so that many are open then: where
+a single line of the program keeps files, it is named.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from pytracer.report.job import NativeFrame
 
 _CHECK = "__fdelt_"  # __fdelt_chk() of glibc, whose message depends on its version; __fdelt_warn is the same function
 _TEXT = "*** bit out of range"
-_SETS = re.compile(r"\bFD_(?:SET|CLR|ISSET)\s*\(")
+_SETS = re.compile(r"\b(FD_(?:SET|CLR|ISSET))\s*\(")
+_ANY = "FD_SET(), FD_CLR() or FD_ISSET()"
 _OF_PYTHON = "filedescriptor out of range in select()"
 _ROOM = "an fd_set has room for the descriptors 0 to 1023 only"
 _QUOTED = 60
@@ -40,7 +42,7 @@ class DescriptorSet(msgspec.Struct, frozen=True):
 
 
 def beyond_set(view: ProcessView) -> DescriptorSet | None:
-    """Of a process that the C library stopped in FD_SET()."""
+    """Of a process that the C library stopped in FD_SET(), FD_CLR() or FD_ISSET()."""
     frames = own_frames(view)
     check = max((n for n, item in enumerate(frames) if _CHECK in (item.function or "")), default=None)
     text = view.crash.abort_text if view.crash is not None else None
@@ -56,13 +58,20 @@ def beyond_set(view: ProcessView) -> DescriptorSet | None:
     if caller is not None and not own:
         who += f" of {image_name(caller.image)}"
     at = f" (`{shortened(place.text.rstrip(';'), _QUOTED)}` at {place.place})" if place is not None else ""
+    macro = _macro(place.text) if place is not None else _ANY
     kept = kept_files(view.process.snapshot, program_frames(view))
     return DescriptorSet(
-        f"{who} gave FD_SET() a descriptor that an fd_set has no room for{at}: {_which(kept)}",
+        f"{who} gave {macro} a descriptor that an fd_set has no room for{at}: {_which(kept)}",
         _advice(who, kept, own=own or caller is None),
         name,
         Behind.of([], kept) if kept is not None else None,
     )
+
+
+def _macro(text: str) -> str:
+    """The one of them that a line has; all three where it has several."""
+    names = {match[1] for match in _SETS.finditer(text)}
+    return f"{names.pop()}()" if len(names) == 1 else _ANY
 
 
 def _function(frame: NativeFrame | None) -> str | None:

@@ -3,7 +3,7 @@
 A trap stays on for the whole thread, so that any code of it dies of what is NaN or infinity otherwise: torch, NumPy,
 Python itself. By the source: the only function that enables them, of the exception that was trapped, and whose call is
 seen. A call that is undone before the function ends, that comes only behind the line of the crash, or that passes
-zeros, is none. Where there is no source, the only library of the program that calls feenableexcept() is named.
+zeros, is none. Where there is no source, the only library of the program that imports feenableexcept() is named.
 """
 
 from __future__ import annotations
@@ -11,55 +11,37 @@ from __future__ import annotations
 import ast
 import os
 import re
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Sequence
 
 import msgspec
 
 from pytracer._library_files import is_library_file
-from pytracer._text import list_words, shortened
+from pytracer._text import function_words, list_words, shortened
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.native.fault_function import is_of_own_image
-from pytracer.analyze.evidence.native.native_stack import functions, image_name, own_frames
-from pytracer.analyze.evidence.own_code.c_text import blanked, calls_of, closing, defined, function_around
+from pytracer.analyze.evidence.native.native_stack import image_name, own_frames
 from pytracer.analyze.evidence.own_code.native_calls import NativeCalls, native_calls
 from pytracer.analyze.evidence.own_code.own_libraries import is_own_path
 from pytracer.analyze.evidence.own_code.own_signature import levels_of, libraries_and_folders
+from pytracer.analyze.evidence.own_code.reached_lines import ReachedLines
 from pytracer.analyze.evidence.own_code.source_files import Source, sources_before
+from pytracer.analyze.evidence.own_code.trap_enablers import ENABLES, FLAGS, Enabler, enablers
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
-from pytracer.analyze.evidence.syntax.loops import loops_of
-from pytracer.analyze.evidence.syntax.scopes import Scope, class_around, scope_of, spans
+from pytracer.analyze.evidence.syntax.scopes import scope_of
 from pytracer.analyze.naming import LineWords, line_in, short_file
 from pytracer.analyze.parts import python_frame
 from pytracer.analyze.tensors.source_lines import line_text
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.symbols.image_symbols import imported
-from pytracer.report.job import Evidence, PythonFrame
+from pytracer.report.job import Evidence
 
-_HIDDEN = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"", re.DOTALL)
-_ENABLES = re.compile(
-    r"\bfeenableexcept\s*\(|\bfesetenv\s*\(\s*FE_NOMASK_ENV\b|\b_MM_SET_EXCEPTION_MASK\s*\((?=[^;]*~)"
-)
-_DISABLES = re.compile(
-    r"\bfedisableexcept\s*\(|\bfesetenv\s*\((?!\s*FE_NOMASK_ENV\b)|\bfeupdateenv\s*\("
-    r"|\b_MM_SET_EXCEPTION_MASK\s*\((?![^;]*~)"
-)
-_OTHER_WAY = re.compile(r"\A\W*:|\belse\b|\breturn\b")  # between the two: not both of them run
-_LOADED = re.compile(r"\bconstructor\b")
-_FLAG = re.compile(r"\b(?:FE|_MM_MASK)_([A-Z_]+)\b")
-_ALL = ("ALL_EXCEPT", "NOMASK_ENV", "MASK")
-# By the code of the signal: names of fenv.h and of xmmintrin.h.
-_FLAGS = {
-    3: ("DIVBYZERO", "DIV_ZERO"),
-    4: ("OVERFLOW",),
-    5: ("UNDERFLOW",),
-    6: ("INEXACT",),
-    7: ("INVALID",),
-}
 _GIVES = {3: "infinity", 4: "infinity", 5: "0 or a subnormal number", 6: "a rounded number", 7: "NaN"}
 _IMPORTED = "feenableexcept"
 _PYTHON = re.compile(r"^(?:libpython3|python)")
-_QUOTED, _MOST_LINES, _MOST_CALLERS, _DEEPEST = 60, 2, 8, 4
+_BY_IMPORT = frozenset({"feenableexcept", "fesetenv"})
+_OF_EACH = frozenset({"__cxa_finalize", "__gmon_start__", "_ITM_deregisterTMCloneTable"})  # crtbegin.o asks for them
+_QUOTED, _MOST_LINES = 60, 2
 
 
 class FloatTraps(msgspec.Struct, frozen=True):
@@ -122,18 +104,8 @@ class FloatTraps(msgspec.Struct, frozen=True):
         )
 
 
-class _Enabler(msgspec.Struct, frozen=True):
-    function: str
-    place: str
-    text: str
-    names: frozenset[str]
-    """Of the function and of those that call it."""
-    undoers: frozenset[str]
-    loaded: bool
-
-
-class CallsEnabler(msgspec.Struct, frozen=True):
-    """A library of the program without source, the only one that calls `function`."""
+class ImportsEnabler(msgspec.Struct, frozen=True):
+    """A library of the program without source, the only one that imports `function`."""
 
     library: str
     function: str
@@ -141,46 +113,65 @@ class CallsEnabler(msgspec.Struct, frozen=True):
     @property
     def words(self) -> str:
         """What the headline ends with."""
-        return f"most likely by {self.library}, which calls {self.function}()"
+        return f"most likely by {self.library}, which imports {self.function}()"
 
     @property
     def advice(self) -> str:
         """Where to look."""
         return (
-            f"Find where {self.library} calls {self.function}() (in gdb: `break {self.function}`), and leave the traps "
-            "off where it returns to Python: fedisableexcept(), or feholdexcept() and fesetenv() around its own "
+            f"Find whether {self.library} calls {self.function}() (in gdb: `break {self.function}`), and leave the "
+            "traps off where it returns to Python: fedisableexcept(), or feholdexcept() and fesetenv() around its own "
             "computation. They hold for the whole thread, whatever runs there; torch does not enable them."
         )
 
     @property
     def evidence(self) -> Evidence:
         """What its table of symbols says."""
-        return Evidence("source-line", f"{self.library} calls {self.function}(), which enables floating-point traps")
+        return Evidence("source-line", f"{self.library} imports {self.function}(), which enables floating-point traps")
 
 
-def float_traps(view: ProcessView) -> FloatTraps | CallsEnabler | None:
+def float_traps(view: ProcessView) -> FloatTraps | ImportsEnabler | None:
     """Of a trapped operation of floats; None where no enabler is seen, or several."""
     code = view.crash.code if view.crash is not None else 0
     libraries, folders = libraries_and_folders(view)
-    if code not in _FLAGS or not libraries:
+    if code not in FLAGS or not libraries:
         return None
     frames = program_frames(view)
-    files = program_files(view.process.snapshot, frames)
-    native = native_calls(files)
+    reached = ReachedLines(program_files(view.process.snapshot, frames), frames)
+    native, running = native_calls(reached.files), _own_running(view)
     for level in _levels(view, libraries, folders):
-        found = [item for source in level for item in _enablers(view, source, code)]
-        if not found and any(_ENABLES.search(text) for _, lines in level for text in lines):
+        found = [item for source in level for item in enablers(source, code, running)]
+        if not found and any(ENABLES.search(text) for _, lines in level for text in lines):
             return None  # of another exception, or undone
         if not found:
             continue
-        called = [(item, calls) for item in found if (calls := [*_calls(item, files, native, frames)]) or item.loaded]
+        found = [item for item in found if _is_built_in(view, item, libraries)]
+        each = [(item, [*_calls(item, reached, native, libraries)]) for item in found]
+        called = [(item, calls) for item, calls in each if calls or item.loaded]
         return _of(view, *called[0], code, libraries) if len(called) == 1 else None
     callers = _importers(view, libraries)
-    return CallsEnabler(image_name(callers[0]), _IMPORTED) if len(callers) == 1 else None
+    return ImportsEnabler(image_name(callers[0]), _IMPORTED) if len(callers) == 1 else None
+
+
+def _own_running(view: ProcessView) -> frozenset[str]:
+    """The functions of the program's own libraries on the native stack, by their last names."""
+    own = [frame for frame in own_frames(view) if is_own_path(frame.image) and is_of_own_image(frame)]
+    names = [name for frame in own for name in (frame.function, *(line.function for line in frame.lines or ())) if name]
+    words = (re.findall(r"~?\w+", function_words(name).partition(".")[0]) for name in names)
+    return frozenset(found[-1] for found in words if found)
+
+
+def _is_built_in(view: ProcessView, item: Enabler, libraries: Sequence[str]) -> bool:
+    """Not where all libraries can be read and none imports what it calls: as what an #ifdef left out."""
+    if item.call not in _BY_IMPORT or view.crash is None:
+        return True
+    images = {image.path: image for image in view.crash.images}
+    taken = [imported(path, images[path].build_id, {item.call, *_OF_EACH}) for path in libraries]
+    return not all(taken) or any(item.call in names for names in taken)
 
 
 def _importers(view: ProcessView, libraries: Sequence[str]) -> list[str]:
-    """Those of them that call feenableexcept() of the C library, as far as they are still here."""
+    """Those of them that import feenableexcept() of the C library, as far as they are still here."""
     images = view.crash.images if view.crash is not None else ()
     return [item.path for item in images if item.path in libraries and imported(item.path, item.build_id, {_IMPORTED})]
 
@@ -191,91 +182,49 @@ def _levels(view: ProcessView, libraries: list[str], folders: list[str]) -> Iter
         yield sources_before(view.process.snapshot.created_wall_ns, folders)
 
 
-# ---- C
-
-
-def _enablers(view: ProcessView, source: Source, code: int) -> Iterator[_Enabler]:
-    path, lines = source
-    shown = "\n".join(lines)
-    text = blanked(_HIDDEN, shown)
-    met = set[str]()
-    for match in _ENABLES.finditer(text):
-        function, end = function_around(text, match.start()), closing(text, text.find("(", match.start()))
-        if function is None or end is None or function.name in met:
-            continue
-        body_end = closing(text, function.body) or len(text)
-        if not _traps(text[match.start() : end], text[function.body : match.start()], code):
-            continue
-        running = any(function.name in name for name in functions(view))
-        if _is_undone(text[end:body_end]) and not running:
-            continue
-        met.add(function.name)
-        head = text[max(text.rfind("}", 0, function.body), text.rfind(";", 0, function.body)) + 1 : function.body]
-        whole = shown[match.start() : end + 1]
-        yield _Enabler(
-            function.name,
-            f"{os.path.basename(path)}:{text.count(chr(10), 0, match.start()) + 1}",
-            shortened(" ".join(whole.split()), _QUOTED),
-            frozenset(_callers(text, function.name)),
-            frozenset(_undoers(text)),
-            _LOADED.search(head) is not None,
-        )
-
-
-def _traps(call: str, before: str, code: int) -> bool:
-    """Whether the exception is among those that it names; where it names none, it may be."""
-    flags = set(_FLAG.findall(call)) or set(_FLAG.findall(before))
-    return not flags or bool(flags & {*_FLAGS[code], *_ALL})
-
-
-def _is_undone(rest: str) -> bool:
-    """Whether the traps are switched off again further down, on each way there."""
-    off = _DISABLES.search(rest)
-    return off is not None and _OTHER_WAY.search(rest, 0, off.start()) is None
-
-
-def _callers(text: str, name: str) -> set[str]:
-    """The function itself, and those of the file that call it, also through others."""
-    found, waiting = {name}, [name]
-    while waiting and len(found) < _MOST_CALLERS:
-        for place, _ in calls_of(text, waiting.pop()):
-            around = function_around(text, place)
-            if around is not None and around.name not in found:
-                found.add(around.name)
-                waiting.append(around.name)
-    return found
-
-
-def _undoers(text: str) -> Iterator[str]:
-    """Functions that only switch traps off."""
-    for match in _DISABLES.finditer(text):
-        function = function_around(text, match.start())
-        if function is not None and len(defined(text, function.name)) == 1:
-            body = text[function.body : closing(text, function.body) or len(text)]
-            if _ENABLES.search(body) is None:
-                yield function.name
-
-
-# ---- Python
-
-
 def _calls(
-    item: _Enabler, files: Mapping[str, ast.Module], native: NativeCalls, frames: Sequence[PythonFrame]
+    item: Enabler, reached: ReachedLines, native: NativeCalls, libraries: Sequence[str]
 ) -> Iterator[tuple[LineWords, str]]:
     """Lines that call it and may have run, each with the function that they call."""
-    here = frames[0].file if frames else None
-    for file, tree in files.items():
+    here = reached.frames[0].file if reached.frames else None
+    stems = {image_name(path).partition(".")[0] for path in libraries}
+    for file, tree in reached.files.items():
+        others = _Imports.of(tree, stems)
         found = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and native.has(node)]
+        found = [node for node in found if native.is_of_library(node) or not others.have(node)]
         off = [node for node in found if called_name(node) in item.undoers or _passes_zeros(node, item.names)]
         each = {node.lineno: node for node in found if called_name(node) in item.names and node not in off}
         for line, node in sorted(each.items()):
             scope = scope_of(tree, line)
             undone = [part.lineno for part in off if part.lineno > line and scope_of(tree, part.lineno) is scope]
-            running = _running(file, tree, scope, frames)
-            between = not undone or any(line <= at <= max(undone) for at in running)
-            if between and _may_have_run(files, frames, file, tree, line):
+            between = not undone or any(line <= at <= max(undone) for at in reached.running(scope))
+            if between and reached.may_have_run(file, line):
                 text = shortened(ast.unparse(node), _QUOTED)
                 yield line_in(file, line, here).quoted(text), called_name(node) or ""
+
+
+class _Imports(msgspec.Struct, frozen=True):
+    """The names that a file imports, but for modules that a library of the program is."""
+
+    names: frozenset[str]
+
+    @classmethod
+    def of(cls, tree: ast.Module, stems: set[str]) -> _Imports:
+        """Those of a file; `stems`: the names of the libraries without suffix."""
+        found = set[str]()
+        for node in ast.walk(tree):
+            if isinstance(node, (ast.Import, ast.ImportFrom)):
+                module = (node.module or "") if isinstance(node, ast.ImportFrom) else ""
+                for part in node.names:
+                    if stems.isdisjoint(name.rpartition(".")[2] for name in (module, part.name)):
+                        found.add(part.asname or part.name.partition(".")[0])
+        return cls(frozenset(found))
+
+    def have(self, node: ast.Call) -> bool:
+        """Whether it calls a function of what another module has: `wandb.init()`; torch.ops may have any."""
+        owner = node.func.value if isinstance(node.func, ast.Attribute) else None
+        text = ast.unparse(owner) if owner is not None else ""
+        return text.partition(".")[0] in self.names and not text.startswith("torch.ops.")
 
 
 def _passes_zeros(node: ast.Call, names: Container[str | None]) -> bool:
@@ -284,40 +233,8 @@ def _passes_zeros(node: ast.Call, names: Container[str | None]) -> bool:
     return called_name(node) in names and bool(given) and zeros
 
 
-def _running(file: str, tree: ast.Module, scope: Scope, frames: Sequence[PythonFrame]) -> list[int]:
-    """The lines at which a function is on the stack."""
-    return [item.line for item in frames if item.file == file and item.line and scope_of(tree, item.line) is scope]
-
-
-def _may_have_run(
-    files: Mapping[str, ast.Module],
-    frames: Sequence[PythonFrame],
-    file: str,
-    tree: ast.Module,
-    line: int,
-    depth: int = _DEEPEST,
-) -> bool:
-    """Not where its function, or all that call that, are still at a line before it, and no loop has both."""
-    scope = scope_of(tree, line)
-    running = _running(file, tree, scope, frames)
-    if running:
-        loops = [item for item in loops_of(scope) if spans(item, line)]
-        return min(running) >= line or any(spans(loop, at) for loop in loops for at in running)
-    if isinstance(scope, (ast.Module, ast.Lambda)) or depth == 0:
-        return True
-    owner = class_around(tree, scope)
-    name = owner.name if owner is not None and scope.name == "__init__" else scope.name
-    callers = [
-        (path, other, node.lineno)
-        for path, other in files.items()
-        for node in ast.walk(other)
-        if isinstance(node, ast.Call) and called_name(node) == name
-    ]
-    return not callers or any(_may_have_run(files, frames, path, other, at, depth - 1) for path, other, at in callers)
-
-
 def _of(
-    view: ProcessView, item: _Enabler, calls: Sequence[tuple[LineWords, str]], code: int, libraries: Sequence[str]
+    view: ProcessView, item: Enabler, calls: Sequence[tuple[LineWords, str]], code: int, libraries: Sequence[str]
 ) -> FloatTraps | None:
     entries = {name for _, name in calls}
     if len(entries) > 1 or len(calls) > _MOST_LINES:

@@ -152,6 +152,17 @@ SUBJECTS = [
         ),
         "`opt.step()` changed `net.1.weight` [1, 3] after the forward",
     ),
+    (
+        (
+            "torch.set_flush_denormal(True)\nweight = torch.exp(torch.full((4,), -90.0))\n"
+            "share = weight / weight.sum()\ntorch.multinomial(share, 2, replacement=True)\n"
+        ),
+        (
+            "`share` is NaN since line 3 (`weight / weight.sum()`); that divides by `weight.sum()`, 0 where every "
+            "`torch.exp(torch.full((4,), -90.0))` is subnormal (below 1.2e-38), as this thread flushes these to 0, "
+            "most likely by torch.set_flush_denormal(True) at line 1"
+        ),
+    ),
     ('{"lr": "1e-4"}["rate"]\n', None),
     ('rows = [1, "7"]\nsum(rows, "7")\n', None),
 ]

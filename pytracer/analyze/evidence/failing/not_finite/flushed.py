@@ -44,7 +44,8 @@ def _made(at: FailingLine) -> tuple[str, str]:
         if isinstance(node, ast.Call) and called_name(node) == "set_flush_denormal" and _is_on(node)
     ]
     if asked:
-        return f" (torch.set_flush_denormal() at {asked[0]})", f"leave out torch.set_flush_denormal() at {asked[0]}"
+        by = f", most likely by torch.set_flush_denormal(True) at {asked[0]}"
+        return by, f"leave out torch.set_flush_denormal(True) at {asked[0]}"
     built = {
         (at.in_file(file, node.lineno), flag[1])
         for file, tree in at.files.items()
@@ -70,5 +71,6 @@ def _texts(tree: ast.Module) -> Iterator[ast.Constant]:
 
 
 def _is_on(node: ast.Call) -> bool:
+    """Whether it is given True itself: what a variable has is not known."""
     given = passed_values(node)
-    return bool(given) and not (isinstance(given[0], ast.Constant) and not given[0].value)
+    return bool(given) and isinstance(given[0], ast.Constant) and given[0].value is True

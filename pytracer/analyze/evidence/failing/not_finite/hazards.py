@@ -12,6 +12,7 @@ from pytracer.analyze.evidence.failing.not_finite.products import grown_by_produ
 from pytracer.analyze.evidence.failing.not_finite.reach import Part, values_bound
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.imports import imported_as
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import class_around, is_parameter, statement_at
 
@@ -107,9 +108,8 @@ def _divided(node: ast.expr, spot: Spot) -> Hazard | None:
     shares = _of_exponentials(node, spot)
     if shares is not None:
         tiny = f"divides by `{by}`{of}, 0 where every `{source(shares)}`"
-        make = f"use `torch.softmax({source(_exponent(shares))}, dim=...)`"
-        says, why = f"{tiny} is too small for its type", "which subtracts the largest of a row first"
-        return Hazard(node, spot, says, f"{make}, {why}", only="zero", operand=node.right, tiny=(tiny, make))
+        says, (make, why) = f"{tiny} is too small for its type", _softmax(shares, spot)
+        return Hazard(node, spot, says, f"{make}{why}", only="zero", operand=node.right, tiny=(tiny, make))
     make = f"divide by `{by}.clamp(min=1)`" if counts and "/" not in by else f"divide by `({by} + 1e-8)`"
     if counts and isinstance(node.right, ast.BinOp):
         make = f"divide by `({by}).clamp(min=1)`"
@@ -128,6 +128,17 @@ def _of_exponentials(node: ast.BinOp, spot: Spot) -> ast.Call | None:
     made = _bound(node.left, spot)
     made = made if made is not None else node.left
     return made if isinstance(made, ast.Call) and called_name(made) == "exp" and operand_of(made) is not None else None
+
+
+def _softmax(made: ast.Call, spot: Spot) -> tuple[str, str]:
+    """What to write in place of exp() and a sum, and why: torch.softmax() takes tensors only, not arrays of NumPy."""
+    of = source(_exponent(made))
+    origin = imported_as(spot.tree, made.func)
+    if origin is None:  # a method, or torch where its import is not seen
+        origin = "torch." if isinstance(made.func, ast.Attribute) and _owner(made) not in ("np", "numpy") else ""
+    if not origin.startswith("torch."):
+        return f"subtract the maximum of `{of}` before exp()", ""
+    return f"use `torch.softmax({of}, dim=...)`", ", which subtracts the largest of a row first"
 
 
 def _exponent(node: ast.Call) -> ast.expr:

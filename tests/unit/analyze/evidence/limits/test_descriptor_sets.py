@@ -45,10 +45,11 @@ def view_of(
     library: str | None = None,
     text: str | None = TEXT,
     lines: bool = True,
+    source: str = SOURCE,
 ) -> Any:
     """A process that glibc stopped in FD_SET(), below line 7 of its program."""
     file, built, script = folder / "ask.c", folder / "libask.so", folder / "train.py"
-    file.write_text(SOURCE, encoding="utf-8")
+    file.write_text(source, encoding="utf-8")
     built.write_bytes(b"")
     script.write_text(program, encoding="utf-8")
     os.utime(file, (1000, 1000))
@@ -97,7 +98,7 @@ def test_message_of_older_versions_says_nothing_of_the_set(tmp_path: Path) -> No
 def test_library_of_others_is_not_to_be_changed(tmp_path: Path) -> None:
     """There only the number of files can be."""
     found = beyond_set(view_of(tmp_path, program=CLOSES, library="/usr/lib/x86_64-linux-gnu/libc.so.6"))
-    assert found is not None and found.what.startswith("ask() of libc.so.6 gave FD_SET()")
+    assert found is not None and found.what.startswith("ask() of libc.so.6 gave FD_SET(), FD_CLR() or FD_ISSET() a ")
     assert found.advice.startswith("Keep fewer than 1000 files open in this process, which waits by select() in ask()")
 
 
@@ -105,8 +106,22 @@ def test_function_without_lines_is_named_alone(tmp_path: Path) -> None:
     """As of a library without debug information."""
     found = beyond_set(view_of(tmp_path, lines=False))
     assert found is not None and found.what.startswith(
-        "ask() gave FD_SET() a descriptor that an fd_set has no room for:"
+        "ask() gave FD_SET(), FD_CLR() or FD_ISSET() a descriptor that an fd_set has no room for:"
     )
+
+
+@pytest.mark.parametrize(
+    ("line", "macro"),
+    [
+        ("if (FD_ISSET(fd, &set)) return 0;", "FD_ISSET()"),
+        ("FD_CLR(fd, &set);", "FD_CLR()"),
+        ("if (FD_ISSET(fd, &set)) FD_CLR(fd, &set);", "FD_SET(), FD_CLR() or FD_ISSET()"),
+    ],
+)
+def test_macro_of_the_line_is_named(line: str, macro: str, tmp_path: Path) -> None:
+    """All where it has several of them."""
+    found = beyond_set(view_of(tmp_path, source=SOURCE.replace("FD_SET(fd, &set);", line)))
+    assert found is not None and found.what.startswith(f"wait_for() gave {macro} a descriptor")
 
 
 @pytest.mark.parametrize("text", ["*** buffer overflow detected ***: terminated", None])

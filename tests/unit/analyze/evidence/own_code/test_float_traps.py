@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pytracer.analyze.evidence.own_code.float_traps import float_traps
+from pytracer.analyze.evidence.own_code.float_traps import FloatTraps, float_traps
 from pytracer.report.job import NativeFrame, PythonFrame
 
 SOURCE = """#include <fenv.h>
@@ -45,6 +45,48 @@ def train(model, rows):
 
 prepare(8)
 train(print, [1])
+"""
+LEAVE = "void leave(void) {\n    grid_quiet();\n}\n"
+GUARD = """struct Trapped {
+    Trapped() { feenableexcept(FE_INVALID); }
+    ~Trapped() { fedisableexcept(FE_ALL_EXCEPT); }
+};
+void grid_open(int cells, int checked) { Trapped(); work(); }
+"""
+GUARD_OF_OTHERS = f"""{SOURCE}struct Trapped {{
+    Trapped(int cells) {{ strict(); }}
+    ~Trapped() {{ grid_quiet(); }}
+}};
+"""
+RESTORES = """void grid_open(int cells, int checked) {
+    int old = fegetexcept();
+    feenableexcept(FE_INVALID);
+    work();
+    fedisableexcept(FE_ALL_EXCEPT);
+    feenableexcept(old);
+}
+"""
+PAUSES = """void grid_open(int cells, int checked) {
+    int old = fedisableexcept(FE_ALL_EXCEPT);
+    work();
+    feenableexcept(old);
+}
+"""
+BY_NUMBER = """static void strict(int on) {
+    if (on) feenableexcept(FE_INVALID);
+    else fedisableexcept(FE_ALL_EXCEPT);
+}
+void grid_open(int cells, int checked) {
+    strict(1);
+    work();
+    strict(0);
+}
+"""
+NAMED_RUN = """void run(int n) {
+    feenableexcept(FE_INVALID);
+    work();
+    fedisableexcept(FE_ALL_EXCEPT);
+}
 """
 INVALID, BY_ZERO = 7, 3
 
@@ -140,7 +182,7 @@ def test_library_without_source_is_named_where_it_alone_calls_the_function(
     )
     found = float_traps(view)
     assert found is not None
-    assert found.words == "most likely by libgrid.so, which calls feenableexcept()"
+    assert found.words == "most likely by libgrid.so, which imports feenableexcept()"
     assert float_traps(view_of(tmp_path, code=BY_ZERO)) is None
 
 
@@ -172,8 +214,82 @@ def test_traps_that_are_switched_off_behind_the_call_are_on_between(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
+    "source",
+    [
+        SOURCE.replace("        strict();", "        strict();\n    else\n        grid_quiet();"),  # not both
+        SOURCE.replace("        strict();", "        strict();\n    work();"),
+        SOURCE.replace("        strict();", "        strict();\n}\nvoid grid_close(void) {\n    grid_quiet();"),
+        SOURCE.replace("int n) {", "int n) {\n    int old = fedisableexcept(FE_INVALID);\n    feenableexcept(old);"),
+        BY_NUMBER.replace("    strict(0);\n", ""),
+    ],
+)
+def test_function_that_leaves_the_traps_on_is_named(source: str, tmp_path: Path) -> None:
+    """Whatever else of the file switches them off, or puts back what was."""
+    found = float_traps(view_of(tmp_path, source=source))
+    assert isinstance(found, FloatTraps) and found.entry == "grid_open" and found.function == "strict"
+
+
+def test_function_that_is_running_has_not_undone_it(tmp_path: Path) -> None:
+    """Of the program's own library: a frame of the interpreter is of another function."""
+    python = NativeFrame(function="run_eval_code_obj", image="/usr/lib/libpython3.11.so.1.0")
+    own = NativeFrame(function="Grid::run(int)", image=str(tmp_path / "libgrid.so"))
+    torch = NativeFrame(function="at::run(int)", image="/site-packages/torch/lib/libtorch.so")
+    call = "lib.run(cells)"
+    assert float_traps(view_of(tmp_path, source=NAMED_RUN, call=call, native=(torch, python))) is None
+    assert float_traps(view_of(tmp_path, source=NAMED_RUN, call=call, native=(own, python))) is not None
+
+
+@pytest.mark.parametrize(("taken", "told"), [({"fesetenv", "__gmon_start__"}, False), ({"feenableexcept"}, True)])
+def test_source_that_was_not_compiled_in_enables_nothing(
+    taken: set[str], told: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As behind an #ifdef: the library that can be read does not import the function."""
+    monkeypatch.setattr(
+        "pytracer.analyze.evidence.own_code.float_traps.imported",
+        lambda path, build_id, names: frozenset(taken.intersection(names)),
+    )
+    assert (float_traps(view_of(tmp_path)) is not None) == told
+
+
+@pytest.mark.parametrize(
+    ("imports", "call", "told"),
+    [
+        ("import wandb", "wandb.grid_open(cells, 1)", False),
+        ("from tracking import wandb", "wandb.run.grid_open(cells, 1)", False),
+        ("from .tracking import wandb", "wandb.grid_open(cells, 1)", False),
+        ("import libgrid as grid", "grid.grid_open(cells, 1)", True),
+        ("from grids import libgrid", "libgrid.grid_open(cells, 1)", True),
+        ("from libgrid import api", "api.grid_open(cells, 1)", True),
+        ("from grids import lib", "lib.grid_open(cells, 1)", True),
+        ("import grids", "grids.lib.grid_open(cells, 1)", True),
+    ],
+)
+def test_function_of_an_imported_module_is_another_one(imports: str, call: str, told: bool, tmp_path: Path) -> None:
+    """But for one that a library of the program is, or into which the program loads one."""
+    view = view_of(tmp_path, program=f"{imports}{PROGRAM.removeprefix('import ctypes')}", call=call)
+    assert (float_traps(view) is not None) == told
+
+
+def test_many_callers_of_callers_are_looked_at_once(tmp_path: Path) -> None:
+    """Each function calls the one before twelve times: no line may have run before the crash."""
+    levels = [f"def f{n}(cells):\n" + f"    f{n - 1}(cells)\n" * 12 for n in range(1, 4)]
+    program = PROGRAM.replace("prepare(8)\n", "") + "f3(8)\n" + "\n".join(levels).replace("f0", "prepare")
+    began = time.process_time()
+    view = view_of(tmp_path, program=program + "value = 0\n" * 3000, lines=(12, 16))
+    assert float_traps(view) is None
+    assert time.process_time() - began < 10
+
+
+@pytest.mark.parametrize(
     "changed",
     [
+        {"source": SOURCE.replace("        strict();", "        strict();\n    work();\n    grid_quiet();")},
+        {"source": SOURCE.replace("        strict();", "        strict();\n    work();\n    leave();") + LEAVE},
+        {"source": GUARD},
+        {"source": GUARD_OF_OTHERS, "call": "lib.Trapped(cells)"},
+        {"source": RESTORES},
+        {"source": PAUSES},
+        {"source": BY_NUMBER},
         {"code": BY_ZERO},  # it does not trap that
         {"code": 1},  # an integer
         {"source": SOURCE.replace("    feenable", "    // feenable")},
