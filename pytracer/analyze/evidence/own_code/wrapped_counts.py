@@ -276,7 +276,7 @@ class _Search:
         declared = rf"(?:^|[;{{}}])\s*[\w:]+(?:[ \t]+[\w:]+){{0,4}}\s*\*[\s*]*(?:\w+\s+)?{re.escape(text)}\s*[=;,]"
         also = rf"[,(=]\s*\*\s*{re.escape(text)}\b"
         return any("*" in item or "[" in item for item in given) or any(
-            re.search(way, self._text) is not None for way in (declared, also)
+            re.search(way, " ".join(self._text.split())) is not None for way in (declared, also)
         )
 
     def _owner(self, text: str) -> tuple[str, str] | None:
