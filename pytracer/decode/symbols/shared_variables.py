@@ -56,7 +56,7 @@ def _of(elf: Elf) -> SharedVariables:
     tags = [*_rows(elf, dynamic, _ENTRY)]
     if any(tag == _SYMBOLIC or (tag == _FLAGS and value & _DF_SYMBOLIC) for tag, value in tags):
         return SharedVariables()
-    used = {info >> 32 for item in elf.of_type(_RELOCATIONS) for _, info, _ in _rows(elf, item, _RELOCATION)}
+    used = _used(elf)
     found = [
         SharedVariable(elf.string_of(table, name), value, size)
         for number, (name, info, other, section, value, size) in enumerate(_rows(elf, table, _SYMBOL))
@@ -66,6 +66,19 @@ def _of(elf: Elf) -> SharedVariables:
     return SharedVariables(tuple(found), tuple(elf.string_of(dynamic, at) for tag, at in tags if tag == _NEEDED))
 
 
-def _rows(elf: Elf, section: Section, row: struct.Struct) -> Iterator[tuple[int, ...]]:
-    content = elf.content(section).read(0, _LARGEST_TABLE)
+def _used(elf: Elf) -> set[int]:
+    """The symbols that relocations name; of all their tables together, only the first bytes are read."""
+    found, left = set[int](), _LARGEST_TABLE
+    for item in elf.of_type(_RELOCATIONS):
+        if left < _RELOCATION.size:
+            break
+        found.update(info >> 32 for _, info, _ in _rows(elf, item, _RELOCATION, left))
+        left -= max(item.nbytes, _RELOCATION.size)
+    return found
+
+
+def _rows(
+    elf: Elf, section: Section, row: struct.Struct, most_bytes: int = _LARGEST_TABLE
+) -> Iterator[tuple[int, ...]]:
+    content = elf.content(section).read(0, most_bytes)
     return row.iter_unpack(content[: len(content) // row.size * row.size])

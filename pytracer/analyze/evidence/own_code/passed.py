@@ -282,15 +282,16 @@ def _alike(one: Argument, other: Argument) -> bool:
     return len(one.sizes) == len(other.sizes) and (one.sizes[1:] == other.sizes[1:] or math.prod(one.sizes[1:]) == 1)
 
 
-def unfit_clause(view: ProcessView) -> str:
+def unfit_clause(view: ProcessView, *, counts: bool = True) -> str:
     """`: `mean` [8, 1] and `x` [300, 2], which it takes together, do not fit`; nothing where all do.
 
-    Of a fused optimizer, the state or gradient that is smaller than its parameter.
+    Of a fused optimizer, the state or gradient that is smaller than its parameter. `counts`: also one that may have
+    wrapped below zero.
     """
     operands = unfit_operands(view)
     if operands is not None:
         return f": {operands.summary}"
-    wrapped = wrapped_count(view)
+    wrapped = wrapped_count(view) if counts else None
     if wrapped is not None:
         return f": {wrapped.summary}"
     state = small_state(view)
@@ -346,17 +347,20 @@ def computed_advice(view: ProcessView, number: int, inside: str) -> str:
     )
 
 
-def length_advice(view: ProcessView, general: str, of: str = "", *, data: str = "the data") -> str:
-    """`general`, or what is known of the numbers that the line passes. `of`: `` for `pixels` ``."""
+def length_advice(view: ProcessView, general: str, of: str = "", *, data: str = "the data", counts: bool = True) -> str:
+    """`general`, or what is known of the numbers that the line passes. `of`: `` for `pixels` ``.
+
+    `counts`: also of a count that may have wrapped below zero.
+    """
     found, unequal, sample = passed(view), unequal_tensors(view), _sample(view)
     sparse, operands = sparse_operator_advice(view), unfit_operands(view)
     if operands is not None:
         return operands.advice(view)
     if sparse is not None:
         return sparse
-    wrapped = wrapped_count(view)
+    wrapped = wrapped_count(view) if counts else None
     if wrapped is not None:
-        return wrapped.advice
+        return wrapped.advice if wrapped.proven else f"{wrapped.advice} Otherwise {general[:1].lower()}{general[1:]}"
     unchecked = unchecked_here(view)
     if unchecked is not None:
         return unchecked

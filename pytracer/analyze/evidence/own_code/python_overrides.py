@@ -94,10 +94,16 @@ def _below(own: Sequence[OwnClass], origins: Mapping[int, Sequence[str]], base: 
 
 
 def _inherits(item: OwnClass, family: Sequence[OwnClass], origins: Mapping[int, Sequence[str]], method: str) -> bool:
-    above = {_last(origin) for origin in origins[id(item.node)]} - {item.name}
-    return _has(item.node, method) or any(
-        _inherits(other, family, origins, method) for other in family if other.name in above
-    )
+    """Whether it or a class of the family above it has the function; names may go in a circle."""
+    waiting, seen = [item], set[int]()
+    while waiting:
+        at = waiting.pop()
+        if _has(at.node, method):
+            return True
+        seen.add(id(at.node))
+        above = {_last(origin) for origin in origins[id(at.node)]} - {at.name}
+        waiting += [other for other in family if other.name in above and id(other.node) not in seen]
+    return False
 
 
 def _has(owner: ast.ClassDef, method: str) -> bool:

@@ -1,7 +1,8 @@
 """A global variable that two of the program's native libraries define by one name, and which is therefore only one.
 
 The dynamic linker binds a name to the first definition in its scope: that of a library which was loaded with
-RTLD_GLOBAL, or of one that the library names as needed. What one of them writes, the other one reads.
+RTLD_GLOBAL before, or of the one that was loaded, which comes before the libraries that it names as needed. What one of
+them writes, the other one reads.
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ from pytracer.analyze.evidence.own_code.null_global import lines_that_call
 from pytracer.analyze.evidence.own_code.own_libraries import is_own_path
 from pytracer.analyze.evidence.own_code.program_text import program_sources
 from pytracer.analyze.evidence.own_code.source_files import source_levels
+from pytracer.analyze.evidence.slicing.callers import calls_of
 from pytracer.analyze.evidence.slicing.files import program_files
+from pytracer.analyze.evidence.syntax.calls import passed_values
+from pytracer.analyze.evidence.syntax.scopes import scope_of
 from pytracer.analyze.naming import LineWords, short_file
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.symbols.demangle import demangle
@@ -35,12 +39,14 @@ from pytracer.decode.types.snapshot import Crash, LoadedImage
 from pytracer.report.job import NativeFrame
 
 _WORD_BYTES, _MOST_BYTES = 8, 4096
-_SETS = r"(?<![\w.>]){name}\b\s*(?:(?:\[[^\]]*\]|\.\s*\w+)\s*)*(?:[-+*/%&|^]|<<|>>)?=(?!=)|(?<!\w)&\s*{name}\b"
-_DECLARED = (
-    r"(?m)^(?!static\b|extern\b|return\b|typedef\b)(?P<type>[A-Za-z_][\w:<>, \t]*?[\s*]+){name}\s*"
-    r"(?P<sizes>(?:\[[^\]]*\])*)\s*(?:=[^;]*)?;"
+_SETS = (
+    r"(?<![\w.>]){name}\b\s*(?:(?:\[[^\]]*\]|\.\s*\w+)\s*)*(?:[-+*/%&|^]|<<|>>)?=(?!=)|"
+    r"\b(?:memcpy|memmove|memset|fread)\s*\(\s*(?:\([^()]{0,40}\)\s*)?&\s*{name}\b"
 )
-_SCOPES = frozenset({"RTLD_GLOBAL", "setdlopenflags"})
+_TYPE = re.compile(r"(?!static\b|extern\b|return\b|typedef\b)[A-Za-z_][\w:<>, ]*[ *]+")
+_SIZES = re.compile(r"(?P<sizes>(?:\s*\[[^\]\n]{0,200}\])*)\s*(?:=(?!=)|;)")
+_LONGEST = 200  # of what stands before the name in a declaration
+_GLOBAL = "RTLD_GLOBAL"
 _MOST = 3
 
 
@@ -82,7 +88,9 @@ class SharedGlobal(msgspec.Struct, frozen=True):
         why = f", and RTLD_GLOBAL ({self.scope}) makes both one" if self.scope is not None else ", and both are one"
         holds = " holds it, likely written"
         if self.used is not None:
-            holds = f", through which {self.used} goes, was likely overwritten"
+            holds = f", through which {self.used} goes, may have been overwritten"
+            why = f", and RTLD_GLOBAL ({self.scope}) may make both one" if self.scope is not None else ""
+            why = why or ", and both may be one"
         return (
             f"the global `{self.name}` of {self.library}{holds} by {self._writer}, whose own global has the same "
             f"name{why}"
@@ -94,13 +102,13 @@ class SharedGlobal(msgspec.Struct, frozen=True):
         both = [f"`{item.text}` ({item.place})" for item in (self.declared, self.other_declared) if item is not None]
         where = f": {list_words(both)}" if both else ""
         load = f"; or load the libraries without RTLD_GLOBAL ({self.scope})" if self.scope is not None else ""
-        calls = ""
+        calls, told = "", "that" if self.used is None else "whether"
         if self.calls:
             calls = f" {capital(list_words(self.calls, _MOST))} call{'s' * (len(self.calls) == 1)} what writes it."
         return (
             f"Make `{self.name}` static in both libraries, use two names, or compile with -fvisibility=hidden{where}"
             f"{load}.{calls} "
-            f"`LD_DEBUG=bindings` prints that {self.other} is bound to `{self.name}` of {self.library}."
+            f"`LD_DEBUG=bindings` prints {told} {self.other} is bound to `{self.name}` of {self.library}."
         )
 
     @property
@@ -134,13 +142,24 @@ class _Search:
         self._own = [(image, shared_variables(image.path, image.build_id)) for image in own]
 
     @cached_property
-    def _scope(self) -> LineWords | None:
-        """The line of the program that loads libraries so."""
-        frames = program_frames(self._view)
-        for file, tree in program_files(self._view.process.snapshot, frames).items():
-            for node in ast.walk(tree):
-                if isinstance(node, (ast.Name, ast.Attribute)) and last_name(node) in _SCOPES:
-                    return place_of(self._view, file, node.lineno)
+    def _global_loads(self) -> list[tuple[str, ast.Call]]:
+        """The calls of the program that pass RTLD_GLOBAL themselves."""
+        files = program_files(self._view.process.snapshot, program_frames(self._view))
+        calls = ((file, node) for file, tree in files.items() for node in ast.walk(tree) if isinstance(node, ast.Call))
+        return [(file, call) for file, call in calls if any(map(_is_global, passed_values(call)))]
+
+    def _scope(self, holder: str, other: str) -> LineWords | None:
+        """The line that loads the library `holder` so: by its name, or in a function that is called with both names."""
+        files = program_files(self._view.process.snapshot, program_frames(self._view))
+        for file, load in self._global_loads:
+            if _names(load, holder):
+                return place_of(self._view, file, load.lineno)
+            scope = scope_of(files[file], load.lineno)
+            if not isinstance(scope, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                continue
+            calls = [item.call for item in calls_of(files, file, scope)]
+            if all(any(_names(call, library) for call in calls) for library in (holder, other)):
+                return place_of(self._view, file, load.lineno)
         return None
 
     def holding(self, value: int) -> Iterator[SharedGlobal]:
@@ -190,8 +209,8 @@ class _Search:
         used: str | None,
     ) -> Iterator[SharedGlobal]:
         library, with_it = (image_name(image.path) for image, _, _ in (mine, theirs))
-        linked = library in theirs[1].needed or with_it in mine[1].needed
-        scope = self._scope if not linked else None
+        linked = with_it in mine[1].needed  # it comes before what it needs
+        scope = self._scope(library, with_it) if not linked else None
         declared, other = (self._declared(image.path, variable) for image, _, variable in (mine, theirs))
         differ = mine[2].nbytes != theirs[2].nbytes or (
             declared is not None and other is not None and declared.text != other.text
@@ -222,15 +241,33 @@ class _Search:
         return found[0] if len(found) == 1 else None
 
 
+def _is_global(node: ast.expr) -> bool:
+    """Whether a mode has RTLD_GLOBAL: in it alone, and in no call that makes it."""
+    parts = [*ast.walk(node)]
+    named = any(isinstance(item, (ast.Name, ast.Attribute)) and last_name(item) == _GLOBAL for item in parts)
+    return named and not any(isinstance(item, ast.Call) for item in parts)
+
+
+def _names(call: ast.Call, library: str) -> bool:
+    """Whether a call has the name of a library: `libreader.so`, or `reader`."""
+    own = {library, library.partition(".")[0].removeprefix("lib")}
+    texts = (item.value for value in passed_values(call) for item in ast.walk(value) if isinstance(item, ast.Constant))
+    return any(isinstance(item, str) and item.rpartition("/")[2] in own for item in texts)
+
+
 def _declarations(path: str, lines: Sequence[str], name: str) -> Iterator[Declared]:
     name = _own_name(name)
     text, word = without_comments("\n".join(lines)), re.escape(name)
-    for match in re.finditer(_DECLARED.replace("{name}", rf"\b{word}\b"), text):
-        number = text.count("\n", 0, match.start("type")) + 1
+    for match in re.finditer(rf"\b{word}\b", text):
+        line, sizes = text.rfind("\n", 0, match.start()) + 1, _SIZES.match(text, match.end())
+        before = text[line : match.start()] if match.start() - line <= _LONGEST else ""
+        if sizes is None or _TYPE.fullmatch(before.replace("\t", " ")) is None:
+            continue
+        number = text.count("\n", 0, line) + 1
         sets = re.finditer(_SETS.replace("{name}", word), text)
         around = [function_around(text, item.start()) for item in sets]
         writers = tuple(dict.fromkeys(item.name for item in around if item is not None))
-        declared = f"{' '.join(match['type'].split())} {name}{match['sizes']}".replace("* ", "*")
+        declared = f"{' '.join(before.split())} {name}{''.join(sizes['sizes'].split())}".replace("* ", "*")
         yield Declared(declared, f"{short_file(path)}:{number}", writers)
 
 

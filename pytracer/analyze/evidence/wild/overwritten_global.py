@@ -24,8 +24,8 @@ class OverwrittenGlobal(Explanation):
 
     @property
     def is_explained(self) -> bool:
-        """See Explanation."""
-        return True
+        """See Explanation; not where the memory of the variable was not kept."""
+        return self.found.used is None
 
     def clause(self, view: ProcessView) -> str:
         """See Explanation."""

@@ -24,6 +24,7 @@ from pytracer.analyze.evidence.own_code.passed import passed, shapes_advice, une
 from pytracer.analyze.evidence.own_code.passed_memory import called_by_ctypes
 from pytracer.analyze.evidence.own_code.pointer_content import half_of_storage, numbers_in_pointer, text_in_pointer
 from pytracer.analyze.evidence.own_code.unheld_memory import UnheldMemories, unheld_memory
+from pytracer.analyze.evidence.own_code.wrapped_counts import wrapped_count
 from pytracer.analyze.evidence.wild.address import is_block_size, was_large_block
 from pytracer.analyze.evidence.wild.explanation import Explanation
 from pytracer.analyze.view import ProcessView
@@ -80,7 +81,9 @@ def arguments_clause(view: ProcessView) -> str:
     sparse = _sparse(view) if half_of_storage(view) is not None else None
     if sparse is not None:
         return f": memory was overwritten; the first suspect is {sparse.summary}"
-    unfit = "" if suspect_argument(view) is not None else unfit_clause(view)
+    count = wrapped_count(view)
+    counts = count is not None and count.proven
+    unfit = "" if suspect_argument(view) is not None else unfit_clause(view, counts=counts)
     number = number_as_pointer(view) if not unfit and not is_block_size(view) else None
     return f": {number.summary(view)}" if number is not None else unfit
 

@@ -107,7 +107,9 @@ class OutOfBounds(StorageFaultRule[Expanded | None]):
         guessed = view.place is not None and view.place.found == GUESSED
         unfit = unfit_clause(view) if guessed else ""
         wide = expanded_tensor(view, view.place.storage) if leads is None and view.place is not None else None
-        misfit = (unfit_memory(view) or wrapped_count(view)) if not guessed and wide is None else None
+        count = wrapped_count(view)
+        misfit = (unfit_memory(view) or count) if not guessed and wide is None else None
+        proven = misfit is not count or (count is not None and count.proven)
         why = wide.words if wide is not None else misfit.summary if misfit is not None else None
         words = f": {_where(view)}{in_function(view)}{f': {why}' if why is not None else ''}"
         if leads is not None or (unfit and wide is None):
@@ -130,7 +132,7 @@ class OutOfBounds(StorageFaultRule[Expanded | None]):
             ],
             wide.advice(access_verb(view) == "wrote") if wide is not None else _advice(view, way),
             [_unproven(view)],
-            explained=wide is not None or misfit is not None,
+            explained=wide is not None or (misfit is not None and proven),
             behind=_about(view, wide, way),
         )
 

@@ -15,8 +15,8 @@ on the way, the one with most of them is named, and the finding is merely *possi
 such a register it is *possible*, and nothing is named: a wrong pointer seldom hits the first byte beside such memory.
 Of memset() it is *likely*: that keeps where it began, though what was recorded of storages may be overwritten. So it is
 of an array of NumPy whose first byte and row are in registers, and where the source of the program's own function takes
-an unsigned difference for a count, and a register or the stack has one that wrapped below zero; with both it is
-*certain*. What sets the first number of that difference to 0, by the same source, is named.
+an unsigned difference for a count, memory has both numbers, and a register or the stack their difference, below zero;
+with both it is *certain*. What sets the first number of that difference to 0, by the same source, is named.
 """
 
 from __future__ import annotations
@@ -75,7 +75,8 @@ class RunawayAccess(MemoryFaultRule[Overrun | Run]):
             if run is None:
                 return None
             known = _memset(view, run) is not None or unfit_memory(view) is not None
-            walked, wrapped = (find(view) is not None and not run.downwards for find in (walked_array, wrapped_count))
+            count = wrapped_count(view) if not run.downwards else None
+            walked, wrapped = walked_array(view) is not None and not run.downwards, count is not None and count.proven
             confidence: Confidence = "likely" if known or walked or wrapped else "possible"
             return Judgement("out-of-bounds", "certain" if walked and wrapped else confidence, (view,), run)
         if wild_jump(view) is not None:
@@ -102,7 +103,8 @@ class RunawayAccess(MemoryFaultRule[Overrun | Run]):
         else:
             larger = f", as if it were as large as {shaped_name(way.larger)}" if way and way.larger else ""
             larger = f": {wide.words}" if wide is not None else larger
-            misfit = (unfit_memory(view) or wrapped_count(view)) if wide is None else None
+            count = wrapped_count(view) if not found.downwards else None
+            misfit = (unfit_memory(view) or count) if wide is None else None
             larger = f": {misfit.summary}" if misfit is not None else larger
             words = f"{_side(found)} of {name}{where}, to the {_end(found)} of accessible memory{larger}"
         return Description(
@@ -153,7 +155,8 @@ def _from_anywhere(job: JobView, judgement: Judgement[Overrun | Run], run: Run) 
     if memset is not None:
         return _of_memset(judgement, run, *memset)
     edge = "beginning" if run.downwards else "end"
-    unfit, wrapped = unfit_clause(view), wrapped_count(view)
+    wrapped = wrapped_count(view) if not run.downwards else None
+    unfit = unfit_clause(view, counts=not run.downwards)
     array = left_array(view, run.low) if not run.downwards else None
     walked = walked_array(view) if not run.downwards else None
     whose = f", perhaps past the end of {array_words(array)}" if array is not None else ""
@@ -182,6 +185,7 @@ def _from_anywhere(job: JobView, judgement: Judgement[Overrun | Run], run: Run) 
             view,
             f"Check the lengths, counts and offsets that {line_words(view)} passes: one of them is negative or too "
             "large. `pytracer run --guard` stops at the first byte outside of a tensor.",
+            counts=not run.downwards,
         ),
         ["where the access began", "proof that it was no wrong pointer"] if walked is None else [],
         behind=Behind.of([], wrapped) if wrapped is not None else None,
@@ -317,4 +321,4 @@ def _advice(view: ProcessView, found: Overrun, name: str, asked: int | None, way
         f"Check the lengths, counts and offsets that {line} passes for {name}: one of them is negative or too large. "
         "`pytracer run --guard` stops at the first byte outside of the tensor."
     )
-    return length_advice(view, general, f" for {name}")
+    return length_advice(view, general, f" for {name}", counts=not found.downwards)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import random
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from pytracer.decode.files import Window, regular_file
 from pytracer.decode.symbols.elf_sections import Elf
-from pytracer.decode.symbols.shared_variables import SharedVariables, shared_variables
+from pytracer.decode.symbols.shared_variables import SharedVariables, _used, shared_variables
 from tests.conditions import needs_compiler
 
 pytestmark = needs_compiler
@@ -50,6 +52,18 @@ def test_another_library_of_the_name_is_not_read(tmp_path: Path) -> None:
     path, _ = built(tmp_path)
     assert shared_variables(path, "00" * 20) == shared_variables(path, None) == SharedVariables()
     assert shared_variables("/none.so", "00") == SharedVariables()
+
+
+def test_all_tables_of_relocations_have_one_budget() -> None:
+    """However many there are."""
+    read: list[int] = []
+
+    def content(section: Any) -> Any:
+        return SimpleNamespace(read=lambda _, most: read.append(min(most, section.nbytes)) or b"")
+
+    tables = [SimpleNamespace(nbytes=3 << 20)] * 50
+    elf: Any = SimpleNamespace(of_type=lambda kind: iter(tables), content=content)
+    assert _used(elf) == set() and sum(read) <= 8 << 20
 
 
 def test_damaged_libraries_are_survived(tmp_path: Path) -> None:

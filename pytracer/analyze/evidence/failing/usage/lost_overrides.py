@@ -7,6 +7,7 @@ as `world.field = Spring()`, a std::shared_ptr keeps the C++ half alone, and the
 from __future__ import annotations
 
 import ast
+import os
 import re
 from collections.abc import Iterator
 
@@ -18,6 +19,7 @@ from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.own_code.handles import gives_itself_away
 from pytracer.analyze.evidence.own_code.native_calls import KEEPS, Uses, last_name, parents_of
 from pytracer.analyze.evidence.own_code.python_overrides import Overriders, overriders
+from pytracer.analyze.evidence.own_code.source_files import sources_before
 from pytracer.analyze.evidence.slicing.callers import called_function, calls_of
 from pytracer.analyze.evidence.slicing.makers import makers
 from pytracer.analyze.evidence.slicing.spots import Spot
@@ -27,6 +29,7 @@ from pytracer.analyze.evidence.syntax.imports import imported_as, imported_names
 from pytracer.analyze.evidence.syntax.scopes import Function, own_nodes, parameters, scope_of, spans, statement_at
 
 _MESSAGE = re.compile(r'Tried to call pure virtual function "(?:.*::)?(?P<base>\w+)(?:<[^"]*>)?::(?P<method>\w+)"')
+_KEEPS_HALF = re.compile(r"\b(?:keep_alive|smart_holder|trampoline_self_life_support)\b")
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _MOST = 2
 
@@ -83,8 +86,48 @@ def _found(at: FailingLine) -> _Found | None:
     family = overriders(at.files, match["base"], match["method"]) if match is not None else None
     if family is None or any(gives_itself_away(item.node) for item in family.classes):
         return None
+    if _calls_base(at, family) or _keeps_python_half(at, family):
+        return None
     given = tuple(_Search(at, family).given())
     return _Found(given, family) if given else None
+
+
+def _calls_base(at: FailingLine, family: Overriders) -> bool:
+    """Whether an override runs, or the line calls the function of the base class itself: C++ then found the override.
+
+    As `super().pick(x)`, `Policy.pick(self, x)`.
+    """
+    inside = any(
+        family.method in (frame.function or "").split(".") and frame.file == item.file and spans(item.node, frame.line)
+        for frame in at.frames
+        for item in family.classes
+        if frame.line is not None
+    )
+    return inside or any(_is_of_base(item, family) for item in calls_on(at.tree, at.line))
+
+
+def _is_of_base(call: ast.Call, family: Overriders) -> bool:
+    if not isinstance(call.func, ast.Attribute) or call.func.attr != family.method:
+        return False
+    owner, first = call.func.value, call.args[0] if call.args else None
+    by_super = isinstance(owner, ast.Call) and called_name(owner) == "super"
+    itself = first is not None and last_name(first) == "self"
+    return by_super or last_name(owner) in (family.base, *family.names) or itself
+
+
+def _keeps_python_half(at: FailingLine, family: Overriders) -> bool:
+    """Whether a native source of the program, or text in its files, may have the binding keep the Python object."""
+    texts = (
+        node.value
+        for tree in at.files.values()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    )
+    if any(_KEEPS_HALF.search(text) for text in texts):
+        return True
+    folders = dict.fromkeys(os.path.dirname(file) for file in at.files)
+    sources = sources_before(at.snapshot.created_wall_ns, folders)
+    return any(_KEEPS_HALF.search(line) for _, lines in sources for line in lines)
 
 
 class _Search:

@@ -192,3 +192,25 @@ def test_base_class_of_the_program_between_may_lack_the_function(tmp_path: Path)
         "import sim\n", "import sim\nclass Base(sim.Policy):\n    pass\n"
     )
     assert "nothing in Python keeps the object" in said(tmp_path, "engine.policy = Greedy(0.5)", fields)
+
+
+@pytest.mark.parametrize("call", ["super().pick(3)", "sim.Policy.pick(self, 3)", "Base.pick(self, 3)"])
+def test_override_that_calls_the_function_of_the_base_class_was_found(call: str, tmp_path: Path) -> None:
+    """The message is the same."""
+    fields = FIELDS.replace("        return self.rate * x", f"        return {call}")
+    words = said(tmp_path, "engine.policy = Greedy(0.5)", fields, line=f"return {call}")
+    assert "nothing in Python keeps" not in words
+
+
+@pytest.mark.parametrize("how", ["py::keep_alive<1, 2>()", "py::smart_holder", "py::trampoline_self_life_support"])
+def test_binding_that_keeps_the_python_object_did_not_lose_it(how: str, tmp_path: Path) -> None:
+    """In a source of its own, or as text of the program."""
+    assert "nothing in Python keeps" not in said(tmp_path, "engine.policy = Greedy(0.5)", before=f'CPP = "{how}"')
+    (tmp_path / "sim.cpp").write_text(f"c.def({how});\n", encoding="utf-8")
+    assert "nothing in Python keeps" not in said(tmp_path, "engine.policy = Greedy(0.5)")
+
+
+def test_bases_whose_names_go_in_a_circle_are_survived(tmp_path: Path) -> None:
+    """Two files have classes of the same names."""
+    fields = FIELDS + "class A(B, sim.Policy):\n    pass\nclass B(A):\n    pass\n"
+    assert "nothing in Python keeps" not in said(tmp_path, "engine.policy = A()", fields)

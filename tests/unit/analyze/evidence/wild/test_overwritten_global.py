@@ -59,14 +59,14 @@ def image_of(folder: Path, name: str, source: str, number: int, *options: str) -
 
 def view_of(
     folder: Path, *, reader: str = READER, sampler: str = SAMPLER, mode: str = "RTLD_GLOBAL", held: int | None = WILD,
-    ran: str = "libreader.so", options: tuple[str, ...] = (),
+    ran: str = "libreader.so", options: tuple[str, ...] = (), needs: tuple[str, ...] = (), program: str = PROGRAM,
 ) -> Any:  # fmt: skip
     """`held`: what the reader's variable held when it was used as an address."""
-    images = (image_of(folder, "reader", reader, 0), image_of(folder, "sampler", sampler, 1, *options))
+    images = (image_of(folder, "reader", reader, 0, *needs), image_of(folder, "sampler", sampler, 1, *options))
     found = shared_variables(images[0].path, images[0].build_id).variables
     addr = images[0].bias + found[0].addr if found else BIAS
-    program = folder / "train.py"
-    program.write_text(PROGRAM.format(mode=mode), encoding="utf-8")
+    text, program = program, folder / "train.py"
+    program.write_text(text.format(mode=mode), encoding="utf-8")
     content = bytes(8) + (held or 0).to_bytes(8, "little") + bytes(8)
     memory = (MemoryBlock("rbx", addr, addr - 8, content),) if held is not None else ()
     frames = tuple(PythonFrame(name, str(program), line) for name, line in (("main", 9), ("<module>", 11)))
@@ -109,21 +109,58 @@ def test_the_same_size_is_enough_where_the_sources_have_other_types(tmp_path: Pa
     assert found is not None and "`unsigned long state` (sampler.c:1)" in found.found.advice
 
 
-def test_library_that_needs_the_other_one_is_in_its_scope(tmp_path: Path) -> None:
+NEEDS = ("-Wl,--no-as-needed", "-L.")
+
+
+def test_library_comes_before_those_that_it_needs(tmp_path: Path) -> None:
     """Without RTLD_GLOBAL: the linker was told of both."""
-    image_of(tmp_path, "reader", READER, 0)
-    options = ("-Wl,--no-as-needed", "-L.", "-lreader")
-    found = overwritten_global(view_of(tmp_path, mode="RTLD_LOCAL", options=options))
+    image_of(tmp_path, "sampler", SAMPLER, 0)
+    found = overwritten_global(view_of(tmp_path, mode="RTLD_LOCAL", needs=(*NEEDS, "-lsampler")))
     assert found is not None and found.found.scope is None and "and both are one" in found.found.summary
     assert "RTLD_GLOBAL" not in found.found.advice
+
+
+def test_library_that_is_needed_does_not_hold_the_variable_of_both(tmp_path: Path) -> None:
+    """That of the library which needs it comes first."""
+    image_of(tmp_path, "reader", READER, 0)
+    assert overwritten_global(view_of(tmp_path, mode="RTLD_LOCAL", options=(*NEEDS, "-lreader"))) is None
+
+
+def test_other_library_that_is_loaded_with_rtld_global_makes_nothing_one(tmp_path: Path) -> None:
+    """The mode is of its own call."""
+    program = PROGRAM.format(mode="RTLD_LOCAL") + 'other = ctypes.CDLL("libm.so.6", mode=ctypes.RTLD_GLOBAL)\n'
+    assert overwritten_global(view_of(tmp_path, program=program)) is None
+
+
+def test_library_that_is_loaded_so_by_its_own_name_is_found(tmp_path: Path) -> None:
+    program = PROGRAM.format(mode="RTLD_LOCAL").replace(
+        'load("libreader.so")', 'ctypes.CDLL("./libreader.so", ctypes.RTLD_GLOBAL)'
+    )
+    found = overwritten_global(view_of(tmp_path, program=program))
+    assert found is not None and "RTLD_GLOBAL (line 10) makes both one" in found.found.summary
+
+
+def test_address_of_the_variable_is_no_write(tmp_path: Path) -> None:
+    """But where it is copied to."""
+    sampler = SAMPLER + "void *sampler_address(void) { return &state; }\nvoid f(void *x) { memcpy(&state, x, 8); }\n"
+    found = overwritten_global(view_of(tmp_path, sampler="#include <string.h>\n" + sampler))
+    assert found is not None and "by sampler_seed() or f() of libsampler.so" in found.found.summary
+
+
+def test_long_blanks_in_a_source_take_little_time(tmp_path: Path) -> None:
+    sampler = SAMPLER + f"int a /*{'-' * 200_000}*/ ;\n/*{'x ' * 100_000}*/\n"
+    began = time.monotonic()
+    assert overwritten_global(view_of(tmp_path, sampler=sampler)) is not None
+    assert time.monotonic() - began < 8
 
 
 def test_variable_that_the_function_goes_through_is_named_where_its_memory_was_not_kept(tmp_path: Path) -> None:
     """The register with its address was used again."""
     found = overwritten_global(view_of(tmp_path, held=None))
     assert found is not None and found.found.summary.startswith(
-        "the global `state` of libreader.so, through which reader.c:5 goes, was likely overwritten by sampler_seed()"
+        "the global `state` of libreader.so, through which reader.c:5 goes, may have been overwritten by sampler_seed()"
     )
+    assert "RTLD_GLOBAL (line 3) may make both one" in found.found.summary and not found.is_explained
 
 
 @pytest.mark.parametrize(
