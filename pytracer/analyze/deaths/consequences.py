@@ -145,6 +145,7 @@ class Followers:
         # Whom others may have lost: of thousands of ranks most only report that, and few are asked about.
         peers = (death for death in self._deaths if death.view.process.role == "rank" and not death.lost_peer)
         self._peers = [death for death in peers if death.nature != "interrupt"]
+        self._raising: dict[int, bool] = {}  # by index
         self.found: dict[int, Following] = {}
         self.came_first: dict[int, Absence] = {}
         self._judge(self._passes_on)
@@ -192,6 +193,13 @@ class Followers:
         return Following(WhyKind.REPORTED, f"reports the failure of {subject(failed)}") if failed is not None else None
 
     def _raised_itself(self, death: Death) -> bool:
+        """Cached: each child of thousands asks it of one parent."""
+        index = death.view.index
+        if index not in self._raising:
+            self._raising[index] = self._is_raised_itself(death)
+        return self._raising[index]
+
+    def _is_raised_itself(self, death: Death) -> bool:
         if reports_a_child(death.view):
             return False
         below = [self._by_index.get(view.index) for view in self._tree.descendants(death.view)]

@@ -7,13 +7,18 @@ stays first.
 
 from __future__ import annotations
 
+import ast
 import errno
 import re
 from collections.abc import Sequence
 
 from pytracer._library_files import is_library_file
 from pytracer.analyze.deaths.lost_connection import lost_connection, lost_rpc
+from pytracer.analyze.evidence.syntax.loops import loops_around
+from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, spans_body
+from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import Death, ProcessView, RecordedSender
+from pytracer.report.job import PythonFrame
 
 _OF_TIME = re.compile(r"time[d ]*-?out|\bEmpty$", re.IGNORECASE)
 _EXITS = re.compile(r"\b__a?exit__$")
@@ -68,7 +73,7 @@ def _followed(death: Death, sent_ns: int) -> bool:
 
 
 def _was_why(parent: Death, item: RecordedSender) -> bool:
-    """Whether the program ended it first, and raised behind that line; or another thread ended it."""
+    """Whether the program ended it first, and raised behind that line or in its loop; or another thread ended it."""
     ended, raised = item.send.stack[::-1], parent.view.exception_stack[::-1]
     if not ended:
         return True
@@ -78,5 +83,25 @@ def _was_why(parent: Death, item: RecordedSender) -> bool:
         if one.line == other.line:
             continue
         leaves = any(_EXITS.search(frame.function or "") for frame in ended[n + 1 :])
-        return not leaves and not is_library_file(other.file) and (other.line or 0) > (one.line or 0)
+        if leaves or is_library_file(other.file):
+            return False
+        ended_line, raised_line = one.line or 0, other.line or 0
+        return raised_line > ended_line or _in_one_loop(parent.view, other, ended_line)
     return False
+
+
+def _in_one_loop(view: ProcessView, raised: PythonFrame, ended_line: int) -> bool:
+    """Whether a round before may have ended it: `while True: if hung: raise ...; ...; worker.terminate()`.
+
+    Not where the line is that of a `finally` or `except` around the one that raised.
+    """
+    tree, line = syntax_tree(view.process.snapshot, raised), raised.line or 0
+    loops = loops_around(tree, line) if tree is not None else []
+    if tree is None or not any(item.lineno < ended_line <= (item.end_lineno or 0) for item in loops):
+        return False
+    tries = [item for item in own_nodes(scope_of(tree, line)) if isinstance(item, ast.Try)]
+    return not any(
+        spans_body(item.body, line)
+        and any(spans_body(block, ended_line) for block in (item.finalbody, *(one.body for one in item.handlers)))
+        for item in tries
+    )

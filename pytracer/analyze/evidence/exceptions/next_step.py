@@ -124,7 +124,7 @@ def _by_message(told: Told, given: str | None, *, quoted: bool) -> str:
     if known is None and given is None and _is_of_other_end(told):
         return (
             f"{place_words(stack[0])} raised it, below {place}: look there for what it asks for, and at the process, "
-            "file or peer at its other end. The values of the program's line are not what it refused."
+            "file or peer at its other end."
         )
     return (
         known

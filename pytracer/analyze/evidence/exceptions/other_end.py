@@ -1,13 +1,16 @@
-"""Exceptions that are about another process, a peer or a stream's end, and not about the values of the line."""
+"""Exceptions that are about another process, a peer or a stream's end, and not about the values of the line.
+
+Not those that may be about a timeout, a name of a host or the number of a process that the line passes.
+"""
 
 from __future__ import annotations
 
 import re
 
 _OF_OTHER_END = re.compile(
-    r"(?:^|\.)(?:AuthenticationError|EOFError|\w*Connection\w*Error|BrokenPipeError|\w*Timeout(?:Error|Expired)?"
-    r"|BrokenProcessPool|BrokenThreadPool|ChildProcessError|ProcessLookupError|RemoteDisconnected|IncompleteRead"
-    r"|Dist(?:Network|Store)Error|SSLError|gaierror)$"
+    r"(?:^|\.)(?:AuthenticationError|EOFError|\w*Connection\w*Error|BrokenPipeError"
+    r"|BrokenProcessPool|BrokenThreadPool|ChildProcessError|RemoteDisconnected|IncompleteRead"
+    r"|Dist(?:Network|Store)Error|SSLError)$"
 )
 
 

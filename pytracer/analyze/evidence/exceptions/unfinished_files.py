@@ -8,7 +8,9 @@ such a block: which file that was is known by the path that both lines name.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 
 import msgspec
 
@@ -30,6 +32,8 @@ from pytracer.report.job import ExceptionReport, PythonFrame
 
 _FRESH = 60  # seconds since it was changed
 _FRAMES = 8
+_MOST_INPUTS = 64
+_OF_PROCESS = re.compile(r"rank|environ|getenv|pid|hostname|argv|uuid|current_process|worker", re.IGNORECASE)
 _ASKS = ("exists", "isfile", "is_file")
 
 
@@ -47,11 +51,15 @@ class UnfinishedFile(msgspec.Struct, frozen=True):
 
 
 class _Writing(msgspec.Struct, frozen=True):
-    """`opens` makes the file, and the process was at `at` then, in its block or call."""
+    """`opens` makes the file, and the process was at `at` then, in its block or call.
+
+    `sure`: the source has the whole path, which is that of the file.
+    """
 
     view: ProcessView
     opens: LineWords
     at: LineWords
+    sure: bool
 
 
 def unfinished_file(
@@ -74,8 +82,9 @@ def unfinished_file(
     opens = f"{first.opens} opens it" + (f", {first.at} fills it" if first.at != first.opens else "")
     takes = _takes(at, file)
     asks = f"{capital(takes)} takes a file that is there for a finished one. " if takes is not None else ""
+    wrote = "was probably still writing it" if first.sure else "may still have been writing it"
     return UnfinishedFile(
-        f"{name} {state}: {who} was probably still writing it ({opens})",
+        f"{name} {state}: {who} {wrote} ({opens})",
         f"{asks}Let {first.opens} write under another name, and os.replace() it to {name} when it is whole; or let one "
         f"process write the file before a barrier. Delete {name} before the next start, unless it is whole by then.",
         tuple(item for item in (takes, first.opens, first.at) if item is not None),
@@ -87,13 +96,13 @@ def _is_fresh(file: OpenedFile) -> bool:
 
 
 def _alive(job: JobView, view: ProcessView, reader: Snapshot, raised_ns: int) -> Iterator[ProcessView]:
-    """Other processes of the machine that still ran when it was read."""
+    """Other processes of the machine that still ran when it was read, with a stack of soon after that."""
     for item in job.views:
         own = item.process.snapshot
         if own.path == reader.path or not on_one_machine(item, view) or own.created_mono_ns > raised_ns:
             continue
         seen = _seen_ns(item)
-        if seen is None or seen >= raised_ns:
+        if seen is not None and raised_ns <= seen <= raised_ns + _FRESH * 1_000_000_000:
             yield item
 
 
@@ -115,13 +124,23 @@ def _writing(at: FailingLine, file: OpenedFile, writer: ProcessView) -> Iterator
         blocks = [part.context_expr for item in withs_around(spot.tree, frame.line) for part in item.items]
         for call, paths in writers(spot.tree):
             runs = spans(call, frame.line) or any(call is item for item in blocks)
-            if runs and any(_is_same(at, file, held, path, spot) for path in paths):
-                opens = at.in_file(spot.file, call.lineno)
-                yield _Writing(writer, opens, at.in_file(spot.file, frame.line))
+            same = [path for path in paths if runs and _is_same(at, file, held, path, spot)]
+            if same:
+                opens, sure = at.in_file(spot.file, call.lineno), any(_is_known(held, item, spot) for item in same)
+                yield _Writing(writer, opens, at.in_file(spot.file, frame.line), sure)
 
 
 def _is_same(at: FailingLine, file: OpenedFile, held: FailingLine, path: ast.expr, spot: Spot) -> bool:
-    """Whether it can be the path that was read: by the name of the file, or as both lines make it."""
+    """Whether it can be the path that was read: by the name of the file, or as both lines make it.
+
+    Not one in another folder, or that is made of what each process has of its own.
+    """
+    known = [*takewhile(lambda part: "{" not in part, path_parts(held.slice, path, spot)[::-1])][::-1]
+    parts = tuple(part for part in file.path.split("/") if part)
+    if tuple(known) != parts[len(parts) - len(known) :] or _is_of_process(held, path, spot):
+        return False
+    if _is_known(held, path, spot):
+        return True
     hit = names_file(texts_of(spot.tree, spot.line, [path])[0], file.path)
     if hit is not None and hit[1] is None:
         return True
@@ -135,6 +154,38 @@ def _is_same(at: FailingLine, file: OpenedFile, held: FailingLine, path: ast.exp
         for read in _read_names(at, file)
         if "{" not in written[-1]
     )
+
+
+def _is_known(held: FailingLine, path: ast.expr, spot: Spot) -> bool:
+    """Whether the source has all of it."""
+    parts = path_parts(held.slice, path, spot)
+    return bool(parts) and not any("{" in part for part in parts)
+
+
+def _is_of_process(held: FailingLine, path: ast.expr, spot: Spot) -> bool:
+    """Whether a rank, the environment or the like is part of the path: another process has another one."""
+    waiting: list[tuple[ast.AST, Spot]] = [(path, spot)]
+    seen = 0
+    while waiting and seen < _MOST_INPUTS:
+        seen += 1
+        made = held.slice.made(*waiting.pop(), calls=False)
+        named = made.node.value if isinstance(made.node, ast.Subscript) else made.node
+        if isinstance(named, (ast.Name, ast.Attribute)) and _OF_PROCESS.search(ast.unparse(named)):
+            return True
+        waiting += [(part, made.spot) for part in _inputs(made.node)]
+    return bool(waiting)
+
+
+def _inputs(node: ast.AST) -> Iterator[ast.AST]:
+    """Of an item of a list its place alone; not the test of what other ranks have None of: these are sent it."""
+    match node:
+        case ast.IfExp(body=body, orelse=ast.Constant(value=None)):
+            yield body
+        case ast.Subscript(value=ast.Name() | ast.Attribute(value=ast.Name(id="self")), slice=index):
+            yield index
+        case _:
+            for item in ast.iter_child_nodes(node):
+                yield item.value if isinstance(item, ast.keyword) else item
 
 
 def _function(held: FailingLine, spot: Spot) -> tuple[str | None, str | None]:

@@ -30,6 +30,7 @@ _SPAWN = "torch.multiprocessing.spawn"
 _STATUS = "exitcode"
 _WAITS = ("wait", "waitpid", "wait3", "wait4", "waitid")
 _SHOWN = 2
+_WITH_ACTION = (1, 13)  # the recorder notes SIGCHLD where it is ignored
 
 
 class UnkeptStatus(msgspec.Struct, frozen=True):
@@ -46,26 +47,48 @@ class UnkeptStatus(msgspec.Struct, frozen=True):
         return Behind.of([], self.line)
 
 
+class _Children(msgspec.Struct, frozen=True):
+    """Those that ended with status 0, those that the kernel had removed, and whether others may have `failed`."""
+
+    well: Sequence[ProcessView]
+    gone: Sequence[ProcessView]
+    failed: bool
+
+
 def unkept_status(job: JobView, view: ProcessView) -> UnkeptStatus | None:
     """None where the exception is about something else, or nothing shows where the status went."""
     at = failing_line(view.process.snapshot, view.exception, view.exception_stack)
     asked = _asked(at) if at is not None else None
-    if at is None or asked is None:
-        return None
     children = children_of(job, view)
-    well = [item for item in children if item.process.status_kind == "exited" and item.process.exit_code == 0]
-    ended = [item for item in children if any(sent.sender.snapshot is view.process.snapshot for sent in item.senders)]
-    pids = {item.process.snapshot.pid for item in children}
+    if at is None or asked is None or not _may_be_none(at, asked, children):
+        return None
     gone = lost_children(view, children)
-    collected = bool(pids & {item.pid for item in view.process.snapshot.waits})
+    collected = not {item.pid for item in view.process.snapshot.waits}.isdisjoint(
+        item.process.snapshot.pid for item in children
+    )
     lines = losing_lines(at.files)
     ignoring, taking = ([item for item in lines if item.ignores == kind] for kind in (True, False))
-    noted = at.values.get(_ACTION) == "ignored"
-    if noted or gone or (ignoring and not collected):
-        sure = noted or bool(gone)
-        told = well if asked != _WAITS[1] else []
-        return _of_ignored(at, asked, ignoring, told, gone, sure=sure, failed=len(well) + len(ended) < len(children))
+    sure = at.values.get(_ACTION) == "ignored" or bool(gone)
+    kept = collected and (not sure or asked.endswith(_STATUS))  # that of a child, perhaps of the one that is meant
+    if not kept and (sure or (ignoring and not _would_note(at))):
+        return _of_ignored(at, asked, ignoring, _children(view, children, gone), sure=sure)
     return _of_taken(at, asked, taking) if collected and len(taking) == 1 else None
+
+
+def _children(view: ProcessView, children: Sequence[ProcessView], gone: Sequence[ProcessView]) -> _Children:
+    well = [item for item in children if item.process.status_kind == "exited" and item.process.exit_code == 0]
+    ended = [item for item in children if any(sent.sender.snapshot is view.process.snapshot for sent in item.senders)]
+    return _Children(well, gone, len(well) + len(ended) < len(children))
+
+
+def _may_be_none(at: FailingLine, asked: str, children: Sequence[ProcessView]) -> bool:
+    """Whether a status that the program reads can be that of a child, and no other value of it was recorded."""
+    return not asked.endswith(_STATUS) or (bool(children) and at.values.get(asked, "None") == "None")
+
+
+def _would_note(at: FailingLine) -> bool:
+    """Whether the recorder notes an ignored SIGCHLD: without such a note it was not ignored then."""
+    return at.snapshot.version >= _WITH_ACTION and at.snapshot.environment.get("PYTRACER_NO_VALUES") != "1"
 
 
 def _asked(at: FailingLine) -> str | None:
@@ -88,18 +111,12 @@ def _asked(at: FailingLine) -> str | None:
 
 
 def _of_ignored(
-    at: FailingLine,
-    asked: str,
-    lines: Sequence[LosingLine],
-    well: Sequence[ProcessView],
-    gone: Sequence[ProcessView],
-    *,
-    sure: bool,
-    failed: bool,
+    at: FailingLine, asked: str, lines: Sequence[LosingLine], children: _Children, *, sure: bool
 ) -> UnkeptStatus:
     place = at.in_file(lines[0].file, lines[0].line) if len(lines) == 1 else None
     where = f" ({place})" if place is not None else ""
-    ignores = f"SIGCHLD is {'' if sure or place is not None else 'probably '}ignored{where}"
+    ignores = f"SIGCHLD is {'' if sure else 'probably '}ignored{where}"
+    well = children.well if asked != _WAITS[1] else ()
     subject = f"{_none(asked)}, as {ignores} and the kernel keeps none then{_ended_words(well)}"
     default = "signal.signal(signal.SIGCHLD, signal.SIG_DFL)"
     if place is not None:
@@ -111,12 +128,12 @@ def _of_ignored(
         what = "Find what ignores SIGCHLD: the program, a library, or whoever started it (a process inherits that)"
     spawn = at.kind == "TypeError" and not asked.endswith(_STATUS)
     took = f" {asked} takes a process without a status for a failed one, and ends the others" if spawn else ""
-    none = "" if not spawn else "." if failed else ": none of them had failed."
+    none = "" if not spawn else "." if children.failed else ": none of them had failed."
     return UnkeptStatus(
         subject,
         f"{what}; or call `{default}` before line {at.line}.{took}{none}",
         place,
-        _gone_evidence(gone) if gone else None,
+        _gone_evidence(children.gone) if children.gone else None,
     )
 
 

@@ -86,12 +86,17 @@ def finalizer_between(
     view: ProcessView, frames: Sequence[SnapshotFrame], native: Sequence[NativeFrame], holding: int
 ) -> Finalizer | None:
     """The innermost `__del__` above the frame that holds the lock, which is `frames[holding]`."""
-    place = next((n for n, item in enumerate(frames[:holding]) if item.function.rpartition(".")[2] == _FINALIZER), None)
+    place = next((n for n, item in enumerate(frames[:holding]) if is_finalizer(item)), None)
     if place is None:
         return None
     within = next((item for item in frames[place + 1 : holding + 1] if not is_library_file(item.file)), frames[holding])
     how, at = _how(native), python_frame(frames[place])
     return Finalizer(how, at, python_frame(within), _cycle(view, at) if how == "collector" else None)
+
+
+def is_finalizer(frame: SnapshotFrame) -> bool:
+    """Whether a frame is that of a `__del__`."""
+    return frame.function.rpartition(".")[2] == _FINALIZER
 
 
 def _how(native: Sequence[NativeFrame]) -> _How:

@@ -34,6 +34,8 @@ _RELEASE = re.compile(
     r"\b(?:gil_scoped_release|Py_BEGIN_ALLOW_THREADS|PyEval_SaveThread|PyEval_ReleaseThread|Py_UNBLOCK_THREADS"
     r"|AutoNoGIL|pybind11_scoped_release|no_gil|nogil)\b"
 )
+# The program's own guards and macros may release it, or not: `ScopedGilRelease`, `RELEASE_GIL()`.
+_MAY_RELEASE = re.compile(r"\b(?!gil_scoped_acquire\b|PyGILState_)\w*gil\w*", re.IGNORECASE)
 _BINDING = "pybind11::cpp_function::"
 _BOUND = ("pybind11::cpp_function::initialize<", "pybind11::detail::argument_loader<")  # whose arguments name a guard
 _OTHER_BINDINGS = re.compile(r"nanobind::|boost::python|_wrap_|__pyx|Swig", re.IGNORECASE)
@@ -69,7 +71,9 @@ class GilWait(msgspec.Struct, frozen=True):
         """After the line."""
         who = f"{self.threads} native threads" if self.threads > 1 else "a native thread"
         if self.held:
-            return f"it held the GIL, as nothing on that way releases it, while {who} waited for it to run Python"
+            return (
+                f"it held the GIL, as nothing on that way releases it, while {who} seemed to wait for it, to run Python"
+            )
         return f"{who} had come to Python and ran none of it, as if waiting for the GIL, which this call may hold"
 
     @property
@@ -177,7 +181,7 @@ def _way(native: Sequence[NativeFrame]) -> Iterator[NativeFrame]:
 def _binding_keeps(way: Sequence[NativeFrame]) -> bool:
     """Whether what bound the function does not release the GIL: pybind11 has that in the names of its templates."""
     names = [item.function or "" for item in way]
-    if any(_OTHER_BINDINGS.search(name) for name in names) or not all(names):
+    if any(_OTHER_BINDINGS.search(name) or _MAY_RELEASE.search(name) for name in names) or not all(names):
         return False
     of_pybind = any(_BINDING in name for name in names)
     return not of_pybind or any(bound in name for bound in _BOUND for name in names)
@@ -190,7 +194,7 @@ def _text(view: ProcessView, frames: Sequence[PythonFrame], own: _Own) -> _Text 
         return _Text(own.line.file or "", found, own.line.line)
     name = own.name.rpartition("::")[2]
     for file, lines in program_sources(view, [own.frame.image or ""], frames):
-        if len(defined("\n".join(lines), name)) == 1:
+        if len(defined(without_comments("\n".join(lines)), name)) == 1:
             return _Text(file, lines, None)
     return None
 
@@ -201,13 +205,18 @@ def _releases(source: _Text | None, name: str) -> bool | None:
         return None
     text = without_comments("\n".join(source.lines))
     if source.line is None:
-        function = defined(text, name.rpartition("::")[2])[0]
-        return _RELEASE.search(text[function.body : closing(text, function.body)]) is not None
+        functions = defined(text, name.rpartition("::")[2])
+        return _released_in(text[functions[0].body : closing(text, functions[0].body)]) if len(functions) == 1 else None
     place = statement_at(source.lines, source.line)
     around = function_around(text, place)
-    if around is None:
-        return None
-    return _RELEASE.search(_open_blocks(text[around.body + 1 : place])) is not None
+    return _released_in(_open_blocks(text[around.body + 1 : place])) if around is not None else None
+
+
+def _released_in(text: str) -> bool | None:
+    """None where something of the program's own may release it, by its name."""
+    if _RELEASE.search(text):
+        return True
+    return None if _MAY_RELEASE.search(text) else False
 
 
 def _open_blocks(text: str) -> str:

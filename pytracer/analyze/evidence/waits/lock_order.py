@@ -16,7 +16,7 @@ from pytracer._library_files import is_library_file
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import last_name
 from pytracer.analyze.evidence.syntax.scopes import class_around, classes_below, scope_of, withs_around
-from pytracer.analyze.evidence.waits.finalizers import Finalizer, finalizer_between
+from pytracer.analyze.evidence.waits.finalizers import Finalizer, finalizer_between, is_finalizer
 from pytracer.analyze.evidence.waits.waits import end_of, main_native
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.parts import python_frame
@@ -150,9 +150,11 @@ def lock_holder(view: ProcessView) -> LockHolder | None:
 
 
 def _held_itself(view: ProcessView, holder: LockHolder, frames: Sequence[SnapshotFrame]) -> LockHolder | None:
-    """With the `__del__` that took the lock again; None where `self` is of another class there: another lock."""
+    """With the `__del__` that took the lock again; None where `self` is another object there: another lock."""
     place = next((n for n, item in enumerate(frames[:_MOST_FRAMES]) if holder.lock in holds(view, [item])), 0)
     if not _is_one_lock(view, holder.lock, frames[0], frames[place]):
+        return None
+    if _is_of_dying(view, holder.lock, frames[:place]):
         return None
     found = finalizer_between(view, frames, main_native(view), place)
     if found is None:
@@ -174,6 +176,28 @@ def _is_one_lock(view: ProcessView, lock: str, first: SnapshotFrame, other: Snap
         own is not None and other is not None and (own.name == other.name or other in classes_below(known, own))
         for own, other in (owners, owners[::-1])
     )
+
+
+def _is_of_dying(view: ProcessView, lock: str, inner: Sequence[SnapshotFrame]) -> bool:
+    """Whether `self.lock` is likely that of the object whose `__del__` runs: one that no method further out is of."""
+    last = next((item for item in inner if is_finalizer(item)), None)
+    tree = syntax_tree(view.process.snapshot, python_frame(inner[0])) if last is not None else None
+    if last is None or tree is None or last.file != inner[0].file or not lock.startswith("self."):
+        return False
+    owners = [class_around(tree, scope_of(tree, item.line or 0)) for item in (inner[0], last)]
+    return owners[0] is owners[1] is not None and _has_each(tree, lock)
+
+
+def _has_each(tree: ast.Module, lock: str) -> bool:
+    """Whether a method makes the lock: each object has its own. One that the body of a class makes is of all."""
+    for item in ast.walk(tree):
+        if not isinstance(item, (ast.Assign, ast.AnnAssign)):
+            continue
+        targets = item.targets if isinstance(item, ast.Assign) else [item.target]
+        makes = isinstance(item.value, ast.Call) and called_name(item.value) == "Lock"
+        if makes and lock in map(ast.unparse, targets):
+            return True
+    return False
 
 
 def _made(view: ProcessView, lock: str, frame: SnapshotFrame) -> int | None:

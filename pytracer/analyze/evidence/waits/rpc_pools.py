@@ -51,12 +51,16 @@ def pool_size(view: ProcessView) -> PoolSize | None:
 
 
 def is_complete(job: JobView, view: ProcessView) -> bool:
-    """Whether as many workers were asked to end, with their stacks, as init_rpc() was told that there are."""
+    """Whether as many workers were asked to end, with their stacks, as init_rpc() was told that there are.
+
+    Not where a call of it has no number that is known.
+    """
     files = program_files(view.process.snapshot, [*program_frames(view), *_frames(view)])
     calls = [item for tree in files.values() for item in ast.walk(tree) if isinstance(item, ast.Call)]
     told = [keyword_value(item, "world_size") for item in calls if called_name(item) == "init_rpc"]
-    sizes = {_number(view, item) for item in told if item is not None} - {None}
-    return all(size is not None and size <= sum(_is_worker(item) for item in job.views) for size in sizes)
+    sizes = {_number(view, item) if item is not None else None for item in told}
+    workers = sum(_is_worker(item) for item in job.views)
+    return bool(sizes) and all(size is not None and size <= workers for size in sizes)
 
 
 def _is_worker(view: ProcessView) -> bool:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from pytracer.analyze.deaths.raising_parents import raised_beside_ending
 from pytracer.analyze.engine import build_report
+from pytracer.analyze.view import Death, ProcessView
 from pytracer.decode.types.snapshot import Job, PythonFrame, SignalSend
 from pytracer.report.job import Report
 from tests.support import scenarios as s
@@ -132,9 +135,20 @@ def test_exception_about_another_none_is_not_about_a_status(run: Path) -> None:
     assert "SIGCHLD" not in said
 
 
-def cleaned_up(run: Path, ended: int, raised: int, error: tuple[str, str], more: Stack, leave: Stack = []) -> Report:  # noqa: B006
+PLAIN = "def main():\n" + "    pass\n" * 20
+
+
+def cleaned_up(
+    run: Path,
+    ended: int,
+    raised: int,
+    error: tuple[str, str],
+    more: Stack,
+    leave: Stack = [],  # noqa: B006
+    source: str = PLAIN,
+) -> Report:
     """A parent ended its child at one line of main(), and raised at another one."""
-    program = str(program_in(run, "def main():\n" + "    pass\n" * 20))
+    program = str(program_in(run, source))
     parent = Box(pid=PARENT, ppid=99, argv=["python", program]).at(1200)
     outer = ("<module>", program, 22)
     parent.exception(*error, [*more, ("main", program, raised), outer]).at(1300).exit(1)
@@ -173,6 +187,44 @@ def test_parent_whose_own_error_ended_its_children_leads(
     """`finally: worker.terminate()`, `with`. The look-alikes raise because of the child, or of what it did not do."""
     report = cleaned_up(run, ended, raised, error, more, leave)
     assert leads(report) == own, (verdict(report), summary(report))
+
+
+WATCHES = """def main():
+    while True:
+        if hung:
+            raise RuntimeError("a worker is stuck")
+        if old():
+            hung = True
+            worker.terminate()
+"""
+CLEANS = """def main():
+    for epoch in range(3):
+        try:
+            raise ValueError("bad label")
+        except OSError:
+            pass
+        finally:
+            worker.terminate()
+"""
+
+
+@pytest.mark.parametrize(("source", "ended", "own"), [(WATCHES, 7, False), (CLEANS, 8, True)])
+def test_loop_that_ends_a_child_and_raises_in_the_next_round(source: str, ended: int, own: bool, run: Path) -> None:
+    """A watchdog: the child stays first. The look-alike: a `finally` in a loop."""
+    assert leads(cleaned_up(run, ended, 4, ("RuntimeError", "stuck"), [], source=source)) == own
+
+
+def test_parent_is_judged_once_for_all_its_children(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of them asks."""
+    asked: list[Death] = []
+
+    def judge(parent: Death, children: Sequence[ProcessView], below: Sequence[Death]) -> bool:
+        asked.append(parent)
+        return raised_beside_ending(parent, children, below)
+
+    monkeypatch.setattr("pytracer.analyze.deaths.consequences.raised_beside_ending", judge)
+    spawned(run)
+    assert len(asked) == 1
 
 
 def test_child_that_died_by_itself_stays_first(run: Path) -> None:

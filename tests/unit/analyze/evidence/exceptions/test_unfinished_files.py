@@ -45,9 +45,10 @@ def read(
     began: int = 100,
     ended: int = 2000,
     writers: int = 1,
+    source: str = SOURCE,
 ) -> Report:
     """Rank 0 read the file and raised at 1000 ms; the other ranks were ended later, at those lines."""
-    program = str(program_in(run, SOURCE))
+    program = str(program_in(run, source))
     values = [{"name": name, "value": value} for name, value in {**FILE, **(facts or {})}.items()]
     reads = s.rank(0).at(1000)
     reads.exception("EOFError", "", [*UNPICKLES, ("load", program, 5), ("<module>", program, 17)], variables=values)
@@ -75,6 +76,36 @@ def test_writer_elsewhere_is_known_by_the_name_of_the_file(run: Path) -> None:
     """Another function writes it, whose source has the path."""
     said = summary(read(run, [("make", 10), ("index", 16), ("<module>", 17)]))
     assert "rank 1 was probably still writing it (line 15 opens it, line 16 fills it)" in said
+
+
+LOADS = 'load("/data/a")\n'
+INDEX: dict[str, Any] = {"stack": [("make", 10), ("index", 16), ("<module>", 17)]}
+
+
+def test_path_that_the_source_does_not_show_is_said_so(run: Path) -> None:
+    """The same variable of the same function, of a parameter that is not known."""
+    said = summary(read(run, source=SOURCE.replace(LOADS, "load(names[0])\n")))
+    assert "rank 1 may still have been writing it (line 6 opens it, line 7 fills it)" in said
+
+
+@pytest.mark.parametrize(
+    "given",
+    ['"/data/" + os.environ["RANK"]', 'f"/data/{rank}"', 'environ["NAME"]', 'os.path.join("/data", name_of(pid))'],
+)
+def test_path_of_each_process_is_not_that_of_another(given: str, run: Path) -> None:
+    """The look-alike: each rank has a file of its own."""
+    assert "writing it" not in summary(read(run, source=SOURCE.replace(LOADS, f"load({given})\n")))
+
+
+def test_file_of_that_name_in_another_folder_is_another_one(run: Path) -> None:
+    """The look-alike: only the name is the same."""
+    assert "writing it" not in summary(read(run, source=SOURCE.replace("/data/a.pt", "/other/a.pt"), **INDEX))
+
+
+def test_stack_of_much_later_says_nothing_of_the_read(run: Path) -> None:
+    """The writer may have come there since."""
+    assert "writing it" in summary(read(run, ended=50_000))
+    assert "writing it" not in summary(read(run, ended=901_000))
 
 
 @pytest.mark.parametrize(

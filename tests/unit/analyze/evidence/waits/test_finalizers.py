@@ -120,3 +120,45 @@ def test_attribute_of_another_class_is_another_lock(other: str, one: bool, run: 
     report = ended_in(run, COLLECTED, other=other)
     assert "waited for the lock `self.lock`" in summary(report)
     assert ("the same thread was inside of" in summary(report)) == one
+
+
+OWN = """import threading
+class Clip:
+    {shared}
+    def __init__(self):
+        {each}
+    def report(self):
+        with self.lock:
+            return [{{"clip": item}} for item in self.free]
+    def free_slot(self):
+        with self.lock:
+            self.free.pop()
+    def __del__(self):
+        self.free_slot()
+        with self.lock:
+            self.free = []
+"""
+
+
+@pytest.mark.parametrize(
+    ("shared", "each", "one"),
+    [
+        ("slots = 4", "self.lock = threading.Lock()", False),
+        ("lock = threading.Lock()", "self.free = []", True),
+    ],
+    ids=["one each", "one of all"],
+)
+@pytest.mark.parametrize("inner", [[], [("Clip.free_slot", 10)]], ids=["itself", "below it"])
+def test_object_that_is_finalized_is_not_the_one_whose_method_runs(
+    shared: str, each: str, one: bool, inner: list[tuple[str, int]], run: Path
+) -> None:
+    """`self.lock` of the dying clip is another lock than that of the clip whose method Python was in."""
+    script = run / "train.py"
+    script.write_text(OWN.format(shared=shared, each=each))
+    os.utime(script, (0, 0))
+    lines = [*inner, ("Clip.__del__", 13 if inner else 14), ("Clip.report", 8), ("main", 40)]
+    frames = [(name, str(script), line) for name, line in lines]
+    native = [(name, s.LIBC if "futex" in name else s.PYTHON) for name in [*WAITS, EVALUATES, *COLLECTED, EVALUATES]]
+    report = below(run, stopped(parent(), frames), native=native)
+    assert "waited for the lock `self.lock`" in summary(report)
+    assert ("the same thread was inside of" in summary(report)) == one

@@ -95,7 +95,7 @@ def test_join_under_the_gil_of_threads_that_ask_for_it(run: Path) -> None:
     assert verdict(report) == ("hang", "likely")
     assert (
         "waited in std::thread::join(), in Fleet::run, called at train.py:14 in main; it held the GIL, as nothing on "
-        "that way releases it, while 2 native threads waited for it to run Python" in summary(report)
+        "that way releases it, while 2 native threads seemed to wait for it, to run Python" in summary(report)
     )
     assert "Release the GIL while run() waits for threads that call Python" in advice(report)
     assert "`py::call_guard<py::gil_scoped_release>()` at its binding (train.py:10)" in advice(report)
@@ -141,6 +141,36 @@ def test_holding_of_the_gil_that_is_not_sure_is_said_so(
     assert "which this call may hold" in summary(report)
 
 
+@pytest.mark.parametrize(
+    "body",
+    ["ScopedGilRelease guard;", "PyGILRelease nogil_guard;", "RELEASE_GIL();", "GILUnlocker unlock;"],
+)
+def test_guard_of_the_programs_own_may_release_it(body: str, run: Path) -> None:
+    """A class or macro of its own that is named for the GIL."""
+    report = ended_in(run, body=body)
+    assert verdict(report) == ("hang", "possible")
+    assert "which this call may hold" in summary(report)
+
+
+def test_guard_of_the_programs_own_may_be_in_the_binding(run: Path) -> None:
+    """`py::call_guard<ScopedGilRelease>()`."""
+    guarded = [(BOUND[0][0].replace("pybind11::name", "pybind11::call_guard<ScopedGilRelease>"), OWN), BOUND[1]]
+    assert verdict(ended_in(run, (*JOIN, *RUN, *guarded, *PYTHON))) == ("hang", "possible")
+
+
+def test_taking_of_the_gil_releases_nothing(run: Path) -> None:
+    """The look-alike: it asks for the GIL that it has."""
+    assert verdict(ended_in(run, body="py::gil_scoped_acquire held;")) == ("hang", "likely")
+    assert verdict(ended_in(run, body="PyGILState_STATE state = PyGILState_Ensure();")) == ("hang", "likely")
+
+
+def test_definition_inside_of_a_comment_is_none(run: Path) -> None:
+    """Another file has the function."""
+    commented = PROGRAM.replace("double Fleet", "/* double Fleet").replace("return best;\n}}", "return best;\n}} */")
+    report = ended_in(run, text=commented)
+    assert verdict(report) == ("hang", "possible")
+
+
 def test_threads_with_names_of_their_own_are_torchs(run: Path) -> None:
     """The look-alike: autograd keeps its threads known to Python while they have nothing to do."""
     report = ended_in(run, name="pt_autograd_0")
@@ -151,7 +181,7 @@ def test_function_of_the_c_api_gets_the_macros(run: Path) -> None:
     """Without pybind11; one thread."""
     report = ended_in(run, (*JOIN, ("run", OWN), *PYTHON), empty=1)
     assert "waited in std::thread::join(), in run, called at train.py:14" in summary(report)
-    assert "while a native thread waited for it to run Python" in summary(report)
+    assert "while a native thread seemed to wait for it, to run Python" in summary(report)
     assert "Py_BEGIN_ALLOW_THREADS and Py_END_ALLOW_THREADS around the wait" in advice(report)
 
 
