@@ -59,7 +59,11 @@ def test_all_tables_of_relocations_have_one_budget() -> None:
     read: list[int] = []
 
     def content(section: Any) -> Any:
-        return SimpleNamespace(read=lambda _, most: read.append(min(most, section.nbytes)) or b"")
+        def taken(_: int, most: int) -> bytes:
+            read.append(min(most, section.nbytes))
+            return b""
+
+        return SimpleNamespace(read=taken)
 
     tables = [SimpleNamespace(nbytes=3 << 20)] * 50
     elf: Any = SimpleNamespace(of_type=lambda kind: iter(tables), content=content)

@@ -65,16 +65,16 @@ def view_of(
     images = (image_of(folder, "reader", reader, 0, *needs), image_of(folder, "sampler", sampler, 1, *options))
     found = shared_variables(images[0].path, images[0].build_id).variables
     addr = images[0].bias + found[0].addr if found else BIAS
-    text, program = program, folder / "train.py"
-    program.write_text(text.format(mode=mode), encoding="utf-8")
+    script = folder / "train.py"
+    script.write_text(program.format(mode=mode), encoding="utf-8")
     content = bytes(8) + (held or 0).to_bytes(8, "little") + bytes(8)
     memory = (MemoryBlock("rbx", addr, addr - 8, content),) if held is not None else ()
-    frames = tuple(PythonFrame(name, str(program), line) for name, line in (("main", 9), ("<module>", 11)))
+    frames = tuple(PythonFrame(name, str(script), line) for name, line in (("main", 9), ("<module>", 11)))
     crash = SimpleNamespace(
         images=images, memory=memory,
         python_stack=frames, python_threads=(), registers={"rax": WILD, "rbx": addr}, arrays=(), holders=(),
     )  # fmt: skip
-    snapshot = SimpleNamespace(pid=1, threads=(), argv=("python", str(program)), created_wall_ns=time.time_ns() + 10**9)
+    snapshot = SimpleNamespace(pid=1, threads=(), argv=("python", str(script)), created_wall_ns=time.time_ns() + 10**9)
     line = SourceLine(file=str(folder / "reader.c"), line=5)
     native = NativeFrame(image=str(folder / ran), function="reader_rewind", lines=[line])
     return SimpleNamespace(
