@@ -39,6 +39,7 @@ from pytracer.decode.types.storages import Storage
 BYTES_PER_RANK = 8192
 _MOST_STORAGES = 64
 _MOST_NEAR = 8  # for each address
+_MOST_VALUES = 64  # of the variables of a process that is not looked at closely: those of its innermost functions
 
 
 class _Step(msgspec.Struct, frozen=True):
@@ -293,6 +294,7 @@ def _crash(crash: Crash | None, step: _Step, *, closely: bool) -> Crash | None:
         threads=crash.threads[:8] if closely and step.layouts else (),
         memory=crash.memory[:4] if closely else (),
         holders=crash.holders[:16] if closely else (),
+        values=crash.values if closely else crash.values[:_MOST_VALUES],
         arguments=crash.arguments[:32] if closely else (),
         hits=crash.hits[:16],
         overruns=crash.overruns if closely else (),
