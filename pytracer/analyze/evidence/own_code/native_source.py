@@ -122,7 +122,7 @@ def _lines(frame: NativeFrame, line: SourceLine | None) -> list[str] | None:
         return None
     try:
         built_ns = os.stat(frame.image).st_mtime_ns
-    except OSError:
+    except (OSError, ValueError):
         return None
     lines = lines_before(built_ns, line.file)
     return lines if lines is not None and line.line <= len(lines) else None

@@ -69,7 +69,7 @@ def _read(libraries: Sequence[str], paths: Iterable[str]) -> list[Source]:
 def _sources_in(folder: str) -> list[str]:
     try:
         names = sorted(os.listdir(folder)) if folder.startswith("/") else []
-    except OSError:
+    except (OSError, ValueError):  # a path that no file system has, of a damaged recording
         return []
     return [os.path.join(folder, name) for name in names if name.endswith(SUFFIXES)][:_MOST_FILES]
 
@@ -82,7 +82,7 @@ def _below(folder: str) -> Iterator[str]:
         try:
             with os.scandir(at) as found:
                 inside = sorted(islice(found, left if depth else _MOST_BESIDE), key=lambda item: item.name)
-        except OSError:
+        except (OSError, ValueError):
             continue
         left -= len(inside) if depth else 0
         yield from (item.path for item in inside if depth and item.name.endswith(SUFFIXES))
