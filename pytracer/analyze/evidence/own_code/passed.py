@@ -36,6 +36,7 @@ from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Argument, Crash
 from pytracer.report.job import PythonFrame
 
+_LEAST_ADDRESS = 1 << 32  # a smaller one may be a count
 _WITH_NUMBERS = (1, 7)  # the format of a recording
 _MOST = 4
 _PARAMETER = "parameter "
@@ -129,12 +130,18 @@ def _names(node: ast.AST) -> Iterator[str]:
 
 
 def _numbers(view: ProcessView, frame: PythonFrame) -> dict[str, int]:
+    """Of the variables there, without handles: an address of memory that is mapped counts nothing."""
     place = (frame.file, frame.function, frame.line)
     found: dict[str, int] = {}
     for item in view.crash.numbers if view.crash is not None else ():
-        if (item.frame.file, item.frame.function, item.frame.line) == place:
+        if (item.frame.file, item.frame.function, item.frame.line) == place and not _is_address(view, item.value):
             found.setdefault(item.expression, item.value)
     return found
+
+
+def _is_address(view: ProcessView, value: int) -> bool:
+    mappings = view.crash.mappings if view.crash is not None and value >= _LEAST_ADDRESS else ()
+    return any(item.start <= value < item.end for item in mappings)
 
 
 def _value(held: dict[str, int], name: str) -> str | None:

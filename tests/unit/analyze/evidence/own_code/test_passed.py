@@ -32,6 +32,7 @@ def view_of(
     frame = PythonFrame(function="step", file=str(file), line=2)
     crash = SimpleNamespace(
         arrays=(),
+        mappings=(SimpleNamespace(start=0x5555_0000_0000, end=0x5555_0010_0000),),
         python_stack=(frame,),
         registers={},
         steps_done=("HOLDERS",),
@@ -217,3 +218,11 @@ def test_a_small_state_explains_a_damaged_heap_in_a_fused_optimizer(
     assert (found is not None) == explained
     if found is not None:
         assert found.summary.startswith("`exp_avg` of table.weight [16] is smaller than the parameter (")
+
+
+@pytest.mark.parametrize(("value", "is_count"), [(0x5555_0000_1230, False), (0x5556_0000_0000, True), (-3, True)])
+def test_handle_is_not_told_as_a_count(value: int, is_count: bool, tmp_path: Path) -> None:
+    """An address of mapped memory; the look-alike is a number that is as large and leads nowhere."""
+    found = module.passed(view_of(tmp_path, "library.decode(index)", {"index": value}))
+    assert found is not None
+    assert bool(found.numbers) == is_count
