@@ -3,7 +3,7 @@
 cases.toml has those that rules were made for; unseen.toml, second_unseen.toml, tenth_unseen.toml,
 nineteenth_unseen.toml, twenty_first_unseen.toml to thirty_fifth_unseen.toml those that were
 judged before any rule knew them; ranks.toml failures among ranks. Cases that are `measured` only are not run here.
-`or`: what a race may end in as well; `survives`: it may end well, too, and is run again.
+`or`: what a race may end in as well; `survives`: it may end well, too, and is run again; `by_processor`: on some always.
 Of the sets after the first one in six is in `make test-slow`, but none that stands still until its time limit or
 needs an extension: tests/crash has such deaths, smaller.
 
@@ -100,6 +100,8 @@ def test_reported_crash_is_explained(case: dict[str, Any], tmp_path: Path) -> No
     done = once("run") if "abort" in classes else healthy(lambda: once("run"), lambda: once("again"))
     if case.get("survives") and done.status == 0:
         done = once("another")
+    if case.get("by_processor") and done.status == 0:
+        pytest.skip("the kernel that torch takes on this processor accepts it, traced or not")
     verdict = done.report.verdict
     assert verdict is not None
     otherwise = case.get("or", {})
