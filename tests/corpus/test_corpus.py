@@ -3,7 +3,8 @@
 cases.toml has those that rules were made for; unseen.toml, second_unseen.toml, tenth_unseen.toml,
 nineteenth_unseen.toml, twenty_first_unseen.toml to thirty_fifth_unseen.toml those that were
 judged before any rule knew them; ranks.toml failures among ranks. Cases that are `measured` only are not run here.
-`or`: what a race may end in as well; `survives`: it may end well, too, and is run again; `by_processor`: on some always.
+`or`: what a race may end in as well; `survives`: it may end well, too, and is run again.
+`by_processor`: on some it always ends well.
 Of the sets after the first one in six is in `make test-slow`, but none that stands still until its time limit or
 needs an extension: tests/crash has such deaths, smaller.
 
