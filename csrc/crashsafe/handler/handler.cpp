@@ -42,7 +42,7 @@ void on_request(int signal, siginfo_t* info, ucontext_t* context) {
     sys_mask(SIG_BLOCK, nullptr, &old_mask);
     begin_report(signal, info, context, CrashState::kLive);
     run_steps(Step::kSignal, Step::kOtherThreads, context, installed_action(signal));
-    run_requested(context, installed_action(signal));
+    run_steps(Step::kNames, Step::kHolders, context, installed_action(signal));
     std::atomic_ref(g_box.header->live_reports).fetch_add(1, std::memory_order_release);
     release_claim();
     sys_mask(SIG_SETMASK, &old_mask, nullptr);

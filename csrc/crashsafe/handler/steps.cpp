@@ -37,7 +37,6 @@ volatile bool in_part = false;
 volatile int running_step = -1;  // -1: between steps
 volatile int step_to_break = -1;
 volatile int* volatile nowhere = nullptr;
-bool by_request = false;  // pytracer attach: there is time for both halves of HOLDERS
 
 void write_thread() {
   CrashHeader& crash = *g_box.crash.data;
@@ -77,11 +76,12 @@ void write_overrun() {
   if (crash.signal == SIGSEGV || crash.signal == SIGBUS || crash.signal == SIGABRT) write_overrun_storages();
 }
 
-// What a process that stands still was about to do is up to the values of its variables; a crash is about its tensors.
+// What a process that stands still was about to do is up to the values of its variables; a crash is about its tensors. For pytracer
+// attach there is time for both.
 void write_holders() {
   bool crashed = has_state(CrashState::kClaimed);
   if (!crashed) write_values();
-  if (crashed || by_request) write_referrers();
+  if (crashed || g_box.crash.data->signal == static_cast<int>(kRequestSignal)) write_referrers();
 }
 
 void do_step(Step step, ucontext_t* context, const KernelAction& like) {
@@ -178,12 +178,6 @@ void run_steps(Step first, Step last, ucontext_t* context, const KernelAction& l
     crash.step_end_ns[s] = now_ns();
   }
   stop_deadlines();
-}
-
-void run_requested(ucontext_t* context, const KernelAction& like) noexcept {
-  by_request = true;
-  run_steps(Step::kNames, Step::kHolders, context, like);
-  by_request = false;
 }
 
 void break_step(int step) noexcept { step_to_break = step; }

@@ -22,9 +22,6 @@ void set_node_probe(NodeProbeFn probe) noexcept;
 /// too long. `like` carries libc's restorer.
 void run_steps(blackbox::Step first, blackbox::Step last, ucontext_t* context, const KernelAction& like) noexcept;
 
-/// NAMES and HOLDERS for a request (pytracer attach): values of variables, and what holds which storage.
-void run_requested(ucontext_t* context, const KernelAction& like) noexcept;
-
 /// Handler side of a fault on the reporting thread: when a step runs, moves the context to the innermost place that
 /// recovers. False: no step runs.
 bool recover_step(ucontext_t* context) noexcept;
