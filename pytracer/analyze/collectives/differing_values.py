@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator
 
 from pytracer.analyze.collectives.rank_values import RANK, variables_in
-from pytracer.analyze.collectives.standing_line import standing_line
-from pytracer.analyze.evidence.failing.line import FailingLine, failing_line
+from pytracer.analyze.collectives.standing_line import line_of_end
+from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of
 from pytracer.analyze.naming import short_file
 from pytracer.analyze.tensors.source_lines import syntax_tree
@@ -26,7 +26,7 @@ def differing_values(one: ProcessView, other: ProcessView) -> Evidence | None:
 
     None where they are alike, or where they are not recorded for one of them.
     """
-    mine, theirs = _line_of_end(one), _line_of_end(other)
+    mine, theirs = line_of_end(one), line_of_end(other)
     if mine is None or theirs is None:
         return None
     found = [*dict.fromkeys(_differing(mine, theirs))][:_MOST]
@@ -39,12 +39,6 @@ def differing_values(one: ProcessView, other: ProcessView) -> Evidence | None:
     place = f"{short_file(mine.frame.file)}:{mine.line}"
     said = f"at their ends, at {place} on {ranks[0]}: {', '.join(words)}"
     return Evidence("variables", said, ranks=[view.process.rank or 0 for view in (one, other)])
-
-
-def _line_of_end(view: ProcessView) -> FailingLine | None:
-    if view.raised:
-        return failing_line(view.process.snapshot, view.exception, view.exception_stack)
-    return standing_line(view)
 
 
 def _differing(mine: FailingLine, theirs: FailingLine) -> Iterator[tuple[str, str, str]]:

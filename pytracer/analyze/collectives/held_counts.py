@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from pytracer.analyze.collectives.standing_line import standing_line
-from pytracer.analyze.evidence.failing.line import failing_line
+from pytracer.analyze.collectives.standing_line import line_of_end
 from pytracer.analyze.evidence.syntax.error_counts import ErrorCount, error_counts
 from pytracer.analyze.evidence.syntax.scopes import class_around, scope_of
 from pytracer.analyze.view import ProcessView
@@ -52,14 +51,9 @@ def _held_counts(view: ProcessView) -> Iterator[HeldCount]:
     crash = view.crash
     for number in (*crash.numbers, *crash.other_numbers) if crash is not None else ():
         yield HeldCount(number.expression, number.value, number.frame.file, number.frame.line)
-    if view.raised:
-        at = failing_line(view.process.snapshot, view.exception, view.exception_stack)
-    else:
-        at = standing_line(view)
-    if at is None:
-        return
-    for depth, frame in enumerate(at.frames):
-        held = at.values if depth == 0 else at.outer.get(depth, {})
+    at = line_of_end(view)
+    for depth, frame in enumerate(at.frames) if at is not None else ():
+        held = at.values_at(depth) if at is not None else {}
         for name, value in held.items():
             if value.isdecimal():
                 yield HeldCount(name, int(value), frame.file, frame.line)

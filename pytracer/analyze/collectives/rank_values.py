@@ -15,9 +15,9 @@ from msgspec import structs
 
 from pytracer.analyze.collectives.description import place_of
 from pytracer.analyze.collectives.matching import state_of
-from pytracer.analyze.collectives.standing_line import standing_line
+from pytracer.analyze.collectives.standing_line import line_of_end
 from pytracer.analyze.collectives.ways import way_to
-from pytracer.analyze.evidence.failing.line import FailingLine, failing_line
+from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.slicing.calls import argument_of
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Made, Spot
@@ -149,9 +149,8 @@ def line_of_call(view: ProcessView, call: Collective) -> FailingLine | None:
     None of a call that was neither, and where they are not recorded.
     """
     if view.raised:
-        failed = state_of(view.process, call) == "failed" and view.exception is not None
-        return failing_line(view.process.snapshot, view.exception, view.exception_stack) if failed else None
-    line, at = standing_line(view), place_of(call)
+        return line_of_end(view) if state_of(view.process, call) == "failed" else None
+    line, at = line_of_end(view), place_of(call)
     return line if line is not None and at in line.frames else None
 
 
