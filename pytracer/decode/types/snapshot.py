@@ -739,6 +739,11 @@ class Snapshot:
         return self.storages.live_bytes(on_cpu=on_cpu)
 
 
+def records_values(snapshot: Snapshot) -> bool:
+    """Whether numbers were recorded: not below `--no-values`."""
+    return snapshot.environment.get("PYTRACER_NO_VALUES") != "1"
+
+
 @dataclass(frozen=True)
 class LaunchedTask:
     """The task of srun or mpirun that a launcher ran in. `step`: the same for the tasks of one step only."""

@@ -22,6 +22,7 @@ from pytracer.analyze.evidence.syntax.loops import deciding_ifs
 from pytracer.analyze.kin import children_of
 from pytracer.analyze.naming import LineWords, name_words
 from pytracer.analyze.view import JobView, ProcessView
+from pytracer.decode.types.snapshot import records_values
 from pytracer.report.job import Evidence
 
 _ACTION = "SIGCHLD action"
@@ -88,7 +89,7 @@ def _may_be_none(at: FailingLine, asked: str, children: Sequence[ProcessView]) -
 
 def _would_note(at: FailingLine) -> bool:
     """Whether the recorder notes an ignored SIGCHLD: without such a note it was not ignored then."""
-    return at.snapshot.version >= _WITH_ACTION and at.snapshot.environment.get("PYTRACER_NO_VALUES") != "1"
+    return at.snapshot.version >= _WITH_ACTION and records_values(at.snapshot)
 
 
 def _asked(at: FailingLine) -> str | None:

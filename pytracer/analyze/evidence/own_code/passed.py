@@ -33,7 +33,7 @@ from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import scope_of, second_parameter
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
-from pytracer.decode.types.snapshot import Argument, Crash
+from pytracer.decode.types.snapshot import Argument, Crash, records_values
 from pytracer.report.job import PythonFrame
 
 _LEAST_ADDRESS = 1 << 32  # a smaller one may be a count
@@ -98,8 +98,7 @@ def _program_line(view: ProcessView) -> tuple[PythonFrame, int, ast.Module] | No
 def _numbers_known(view: ProcessView, crash: Crash) -> bool:
     """Whether a variable without a number was none: the search worked, and values were wanted."""
     snapshot = view.process.snapshot
-    wanted = snapshot.environment.get("PYTRACER_NO_VALUES") != "1"
-    return wanted and snapshot.version >= _WITH_NUMBERS and bool(crash.numbers or crash.holders)
+    return records_values(snapshot) and snapshot.version >= _WITH_NUMBERS and bool(crash.numbers or crash.holders)
 
 
 def _arguments(tree: ast.Module, line: int, function: str | None) -> list[ast.expr]:

@@ -12,6 +12,7 @@ from pytracer.analyze.evidence.failing.numbers import number_at
 from pytracer.analyze.evidence.failing.recorded import MOST_ELEMENTS, shape_of
 from pytracer.analyze.evidence.syntax.calls import passed_values
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.decode.types.snapshot import records_values
 
 # torch 2.13, nn/functional.py
 _EXPECTED = re.compile(r"Expected (\w+)\.(?:shape|size)[(\[](\d+)[)\]] to be (\d+),? but got (\d+)")
@@ -58,7 +59,7 @@ def _entry(at: FailingLine) -> str | None:
     if any(NOT_FINITE.search(item) for item in floats):
         return None  # what made it is looked for elsewhere
     read = len(floats) == 1 and (shape := shape_of(floats[0])) is not None and 0 < shape.elements <= MOST_ELEMENTS
-    read = read and " on " not in floats[0] and at.snapshot.environment.get("PYTRACER_NO_VALUES") != "1"
+    read = read and " on " not in floats[0] and records_values(at.snapshot)
     what = "negative" if read else "negative or NaN"
     return (
         f"A weight is {what}: multinomial() and WeightedRandomSampler take weights of 0 or more, and draw by their "
