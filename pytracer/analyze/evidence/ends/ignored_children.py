@@ -11,8 +11,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from pytracer.analyze.evidence.own_code.native_calls import last_name
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.names import last_name
 from pytracer.analyze.evidence.syntax.scopes import scope_of
 
 _CHILD, _IGNORE = "SIGCHLD", "SIG_IGN"

@@ -10,11 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from pytracer.analyze.evidence.own_code.native_calls import last_name
 from pytracer.analyze.evidence.slicing.callers import calls_of
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.imports import imported_as
-from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.names import last_name, variable
 from pytracer.analyze.evidence.syntax.scopes import parameters, scope_of
 
 Files = Mapping[str, ast.Module]

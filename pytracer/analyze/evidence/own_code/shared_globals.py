@@ -21,7 +21,6 @@ from pytracer.analyze.evidence.lifetime.where_made import place_of
 from pytracer.analyze.evidence.native.fault_function import is_own_frame
 from pytracer.analyze.evidence.native.native_stack import image_name, memory_word
 from pytracer.analyze.evidence.own_code.c_text import closing, function_around, statement_at, without_comments
-from pytracer.analyze.evidence.own_code.native_calls import last_name
 from pytracer.analyze.evidence.own_code.native_source import own_sources
 from pytracer.analyze.evidence.own_code.null_global import lines_that_call
 from pytracer.analyze.evidence.own_code.own_libraries import is_own_path
@@ -30,6 +29,7 @@ from pytracer.analyze.evidence.own_code.source_files import source_levels
 from pytracer.analyze.evidence.slicing.callers import calls_of
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import passed_values
+from pytracer.analyze.evidence.syntax.names import last_name
 from pytracer.analyze.evidence.syntax.scopes import scope_of
 from pytracer.analyze.naming import LineWords, short_file
 from pytracer.analyze.view import ProcessView
@@ -142,22 +142,26 @@ class _Search:
         self._own = [(image, shared_variables(image.path, image.build_id)) for image in own]
 
     @cached_property
+    def _files(self) -> dict[str, ast.Module]:
+        return program_files(self._view.process.snapshot, program_frames(self._view))
+
+    @cached_property
     def _global_loads(self) -> list[tuple[str, ast.Call]]:
         """The calls of the program that pass RTLD_GLOBAL themselves."""
-        files = program_files(self._view.process.snapshot, program_frames(self._view))
-        calls = ((file, node) for file, tree in files.items() for node in ast.walk(tree) if isinstance(node, ast.Call))
+        calls = (
+            (file, node) for file, tree in self._files.items() for node in ast.walk(tree) if isinstance(node, ast.Call)
+        )
         return [(file, call) for file, call in calls if any(map(_is_global, passed_values(call)))]
 
     def _scope(self, holder: str, other: str) -> LineWords | None:
         """The line that loads the library `holder` so: by its name, or in a function that is called with both names."""
-        files = program_files(self._view.process.snapshot, program_frames(self._view))
         for file, load in self._global_loads:
             if _names(load, holder):
                 return place_of(self._view, file, load.lineno)
-            scope = scope_of(files[file], load.lineno)
+            scope = scope_of(self._files[file], load.lineno)
             if not isinstance(scope, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 continue
-            calls = [item.call for item in calls_of(files, file, scope)]
+            calls = [item.call for item in calls_of(self._files, file, scope)]
             if all(any(_names(call, library) for call in calls) for library in (holder, other)):
                 return place_of(self._view, file, load.lineno)
         return None

@@ -16,7 +16,6 @@ from pytracer.analyze.evidence.waits.waits import end_of
 from pytracer.analyze.naming import LineWords, line_in
 from pytracer.analyze.parts import python_frame
 from pytracer.analyze.view import JobView, ProcessView
-from pytracer.report.job import PythonFrame
 
 RPC_FILES = re.compile(r"/torch/distributed/rpc/\w+\.py$")
 POOL_SIZE = "num_worker_threads"
@@ -38,7 +37,7 @@ class PoolSize(msgspec.Struct, frozen=True):
 
 def pool_size(view: ProcessView) -> PoolSize | None:
     """By the only setting of the program; None where that is no number that is known."""
-    files = program_files(view.process.snapshot, [*program_frames(view), *_frames(view)])
+    files = _files(view)
     if not files:
         return None
     settings = [*_settings(files)]
@@ -55,7 +54,7 @@ def is_complete(job: JobView, view: ProcessView) -> bool:
 
     Not where a call of it has no number that is known.
     """
-    files = program_files(view.process.snapshot, [*program_frames(view), *_frames(view)])
+    files = _files(view)
     calls = [item for tree in files.values() for item in ast.walk(tree) if isinstance(item, ast.Call)]
     told = [keyword_value(item, "world_size") for item in calls if called_name(item) == "init_rpc"]
     sizes = {_number(view, item) if item is not None else None for item in told}
@@ -69,11 +68,12 @@ def _is_worker(view: ProcessView) -> bool:
     return end is not None and any(RPC_FILES.search(item.file) for _, frames in end.python_threads for item in frames)
 
 
-def _frames(view: ProcessView) -> list[PythonFrame]:
-    """The program's lines of the threads: the file that starts the worker may be the main thread's alone."""
+def _files(view: ProcessView) -> dict[str, ast.Module]:
+    """Of the program, by all threads: the file that starts the worker may be the main thread's alone."""
     end = end_of(view)
     stacks = [frames for _, frames in end.python_threads] if end is not None else []
-    return [python_frame(item) for frames in stacks for item in frames if not is_library_file(item.file)]
+    others = [python_frame(item) for frames in stacks for item in frames if not is_library_file(item.file)]
+    return program_files(view.process.snapshot, [*program_frames(view), *others])
 
 
 def _settings(files: Mapping[str, ast.Module]) -> Iterator[tuple[str, ast.expr, int]]:
