@@ -89,7 +89,7 @@ def _later_round(one: Side, other: Side, at: int) -> tuple[Loop, str] | None:
     compared = Compared(one.view, one.call, other.view, other.call)
     spot, there = compared.slice.spot(len(one.way) - 1 - at), other.way[at].line
     for loop in loops_around(spot.tree, spot.line) if spot is not None else ():
-        counter = _counter(loop)
+        counter = round_counter(loop)
         if counter is None or there is None or spot is None or not spans(loop, there):
             continue
         pair = compared.pair(counter, spot)
@@ -101,7 +101,7 @@ def _later_round(one: Side, other: Side, at: int) -> tuple[Loop, str] | None:
     return None
 
 
-def _counter(loop: Loop) -> ast.Name | None:
+def round_counter(loop: Loop) -> ast.Name | None:
     """`epoch` of `range(n)`, `n` of `enumerate(x)`: counted from one number on all ranks, and by no other line."""
     call = None if isinstance(loop, ast.While) else loop.iter
     if not isinstance(call, ast.Call) or isinstance(loop, ast.While) or called_name(call) not in ("range", "enumerate"):

@@ -117,7 +117,7 @@ class LeftLoop(msgspec.Struct, frozen=True):
         """What to do."""
         if self.state is not None:
             return self.state.advice
-        rounds = f"{capital(self._by_rank)}. {self._same_rounds}" if self.source is not None else self._same_rounds
+        rounds = f"{capital(self._by_rank)}. {self.same_rounds}" if self.source is not None else self.same_rounds
         if self.skipped is not None:
             other = "" if self.even else f" If not: {uncapital(rounds)}"
             return (
@@ -145,8 +145,8 @@ class LeftLoop(msgspec.Struct, frozen=True):
         return f"{f'{self.flag.why} ' if self.flag is not None else ''}{_AGREE}"
 
     @property
-    def _same_rounds(self) -> str:
-        """What makes the ranks end in the same round."""
+    def same_rounds(self) -> str:
+        """What makes the ranks end in the same round, as advice."""
         together = _JOIN if self.joins else _STOP
         if self.counts:
             return _COUNTED.format(self.line)
@@ -210,7 +210,7 @@ def left_loop(
             ends = tuple(
                 (item.lineno, text) for item in tests if (text := quoted(snapshot, frame, item.lineno)) is not None
             )
-            text, stream = short(ast.unparse(loop).splitlines()[0]), stream_of(slice_, depth, loop)
+            text = short(ast.unparse(loop).splitlines()[0])
             if 0 < len(ends) <= _MOST:
                 one = tests[0] if len(tests) == 1 and frame.file is not None else None
                 flag = (
@@ -222,18 +222,25 @@ def left_loop(
             head = quoted(snapshot, frame, loop.lineno)
             if before and isinstance(loop, ast.While) and not isinstance(loop.test, ast.Constant) and head is not None:
                 return LeftLoop(loop.lineno, text, ((loop.lineno, head),))
-            known = LeftLoop(loop.lineno, text, stream=stream, joins=joins, counts=counts_numbers(loop))
-            source = rounds_source(slice_, depth, loop)
+            known = loop_of_items(slice_, depth, loop, frame, joins=joins)
             skipped = next((said for item in frames[: depth + 1] if (said := leaver_words(snapshot, item))), None)
-            if source is not None and not ends:
-                sure = None if source.split is not None else skipped
-                place = _place(frame, source)
-                return structs.replace(
-                    known, source=source, place=place, skipped=sure, left_out=source.left_out_words(frame.file)
-                )
-            if skipping is None and (skipped is not None or stream is not None) and not ends:
+            if known.source is not None and not ends:
+                return structs.replace(known, skipped=None if known.source.split is not None else skipped)
+            if skipping is None and (skipped is not None or known.stream is not None) and not ends:
                 skipping = structs.replace(known, skipped=skipped, even=is_fixed(loop))
     return skipping
+
+
+def loop_of_items(slice_: Slice, depth: int, loop: Loop, frame: PythonFrame, *, joins: bool) -> LeftLoop:
+    """A loop with what its number of rounds comes from; `depth`: which of the slice's frames, from inside, has it."""
+    text, stream = short(ast.unparse(loop).splitlines()[0]), stream_of(slice_, depth, loop)
+    known = LeftLoop(loop.lineno, text, stream=stream, joins=joins, counts=counts_numbers(loop))
+    source = rounds_source(slice_, depth, loop)
+    if source is None:
+        return known
+    return structs.replace(
+        known, source=source, place=_place(frame, source), left_out=source.left_out_words(frame.file)
+    )
 
 
 def _state(

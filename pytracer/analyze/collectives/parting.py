@@ -29,6 +29,7 @@ from pytracer.analyze.collectives.rank_branches import branch_words
 from pytracer.analyze.collectives.rank_objects import RankObject, decided_by_rank
 from pytracer.analyze.collectives.stop_flags import stop_flag, way_out
 from pytracer.analyze.collectives.tested_values import Tested, settled, tested, tested_words
+from pytracer.analyze.collectives.used_up_loops import used_up_loop
 from pytracer.analyze.collectives.ways import Side, aligned, completed, in_step, parted, quoted, way_to
 from pytracer.analyze.evidence.slicing.by_rank import SizeSource, rounds_source
 from pytracer.analyze.evidence.slicing.files import program_files
@@ -210,6 +211,9 @@ def _behind(inside: Side, outside: Side, at: int, loop: Loop) -> Parting | None:
     if ended is not None:
         return ended
     skips = quiet_handler(snapshot, inside.way[at:], outside.name, absent=outside.view)
+    used_up = used_up_loop(inside, outside, at, loop, ends) if skips is None else None
+    if used_up is not None:
+        return Parting(used_up.advice, subject=used_up.subject, one_rank=True)
     if ends:
         shown = " or ".join(f"line {item.lineno} ({quoted(snapshot, here, item.lineno)})" for item in ends[:2])
         number = number_at(snapshot, inside.way, at, ends[0]) if len(ends) == 1 else None

@@ -18,11 +18,12 @@ from pytracer.analyze.evidence.lifetime.where_made import place_of
 from pytracer.analyze.evidence.native.fault_function import is_own_frame
 from pytracer.analyze.evidence.native.native_stack import image_name, own_frames
 from pytracer.analyze.evidence.own_code.dropped_callback import callback_types
-from pytracer.analyze.evidence.own_code.native_calls import last_name, native_calls
+from pytracer.analyze.evidence.own_code.native_calls import native_calls
 from pytracer.analyze.evidence.own_code.native_source import own_source
 from pytracer.analyze.evidence.own_code.own_libraries import allocating_frames
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.names import last_name
 from pytracer.analyze.naming import LineWords, short_file
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import NativeFrame

@@ -13,9 +13,9 @@ import msgspec
 from msgspec import structs
 
 from pytracer._text import list_words
-from pytracer.analyze.evidence.own_code.native_calls import last_name
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.names import last_name
 from pytracer.analyze.evidence.syntax.scopes import scope_of
 from pytracer.analyze.kin import children_of
 from pytracer.analyze.naming import line_in, name_words

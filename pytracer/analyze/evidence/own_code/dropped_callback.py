@@ -9,9 +9,10 @@ import msgspec
 
 from pytracer._text import shortened
 from pytracer.analyze.evidence.lifetime.variables import program_frames
-from pytracer.analyze.evidence.own_code.native_calls import NativeCalls, Uses, last_name, native_calls, parents_of
+from pytracer.analyze.evidence.own_code.native_calls import NativeCalls, Uses, native_calls, parents_of
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.names import last_name
 from pytracer.analyze.evidence.syntax.scopes import scope_of
 from pytracer.analyze.naming import LineWords, line_in
 from pytracer.analyze.view import ProcessView

@@ -22,13 +22,14 @@ from pytracer.analyze.evidence.native.fault_function import is_of_own_image
 from pytracer.analyze.evidence.native.native_stack import image_name, own_frames
 from pytracer.analyze.evidence.own_code.c_text import closing, declared_name, split
 from pytracer.analyze.evidence.own_code.handles import DEL, releases
-from pytracer.analyze.evidence.own_code.native_calls import last_name, native_calls
+from pytracer.analyze.evidence.own_code.native_calls import native_calls
 from pytracer.analyze.evidence.own_code.object_owners import Owned, Owners
 from pytracer.analyze.evidence.own_code.own_libraries import allocating_frames
 from pytracer.analyze.evidence.own_code.own_signature import own_definition
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.bindings import each_set, lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import LIBRARY_LOADERS, called_name, calls_on, passed_values
+from pytracer.analyze.evidence.syntax.names import last_name
 from pytracer.analyze.evidence.syntax.scopes import class_around, class_named, is_method, scope_of, spans
 from pytracer.analyze.naming import LineWords
 from pytracer.analyze.view import ProcessView

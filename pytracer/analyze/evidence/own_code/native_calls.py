@@ -9,6 +9,7 @@ import msgspec
 
 from pytracer.analyze.evidence.syntax.bindings import each_set
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.names import last_name
 from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes
 
 _LOADS = ("CDLL", "PyDLL", "LoadLibrary", "dlopen")
@@ -86,13 +87,6 @@ def _returned(nodes: Iterable[ast.AST]) -> dict[str, ast.expr]:
             if len(values) == 1 and values[0] is not None:
                 found[node.name] = values[0]
     return found
-
-
-def last_name(node: ast.AST) -> str | None:
-    """`lib` of `lib` and of `self.lib`."""
-    if isinstance(node, ast.Attribute):
-        return node.attr
-    return node.id if isinstance(node, ast.Name) else None
 
 
 def parents_of(tree: ast.AST) -> dict[int, ast.AST]:

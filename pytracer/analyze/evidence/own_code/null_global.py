@@ -6,22 +6,18 @@ lines of the program call those is what its author can change.
 
 from __future__ import annotations
 
-import ast
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 
 import msgspec
 
 from pytracer._text import list_words
-from pytracer.analyze.evidence.lifetime.variables import program_frames
-from pytracer.analyze.evidence.lifetime.where_made import place_of
 from pytracer.analyze.evidence.native.fault_function import is_of_own_image
 from pytracer.analyze.evidence.native.native_stack import own_frames
 from pytracer.analyze.evidence.own_code.c_text import function_around, statement_at
+from pytracer.analyze.evidence.own_code.calling_lines import lines_that_call
 from pytracer.analyze.evidence.own_code.native_source import own_sources
-from pytracer.analyze.evidence.slicing.files import program_files
-from pytracer.analyze.evidence.syntax.calls import called_name
-from pytracer.analyze.naming import LineWords, short_file
+from pytracer.analyze.naming import short_file
 from pytracer.analyze.view import ProcessView
 
 _GLOBAL = re.compile(
@@ -95,14 +91,6 @@ def _writers(text: str, name: str) -> Iterator[tuple[str, str]]:
         around = function_around(text, match.start())
         if around is not None:
             yield around.name, match["value"].strip()
-
-
-def lines_that_call(view: ProcessView, functions: Collection[str]) -> Iterator[LineWords]:
-    """Lines of the program with a call of one of these functions."""
-    for file, tree in program_files(view.process.snapshot, program_frames(view)).items():
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Call) and called_name(node) in functions:
-                yield place_of(view, file, node.lineno)
 
 
 def _functions(names: tuple[str, ...]) -> str:

@@ -23,13 +23,14 @@ from pytracer.analyze.evidence.own_code.handles import (
     is_collected,
     release_by,
 )
-from pytracer.analyze.evidence.own_code.native_calls import KEEPS, Uses, last_name, parents_of
+from pytracer.analyze.evidence.own_code.native_calls import KEEPS, Uses, parents_of
 from pytracer.analyze.evidence.slicing.calls import argument_of
 from pytracer.analyze.evidence.slicing.keepers import initializer
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
 from pytracer.analyze.evidence.syntax.constants import is_none
 from pytracer.analyze.evidence.syntax.loops import loops_around
+from pytracer.analyze.evidence.syntax.names import last_name
 from pytracer.analyze.evidence.syntax.scopes import (
     Scope,
     is_parameter,

@@ -21,8 +21,8 @@ from pytracer.analyze.evidence.lifetime.where_made import place_of
 from pytracer.analyze.evidence.native.fault_function import is_own_frame
 from pytracer.analyze.evidence.native.native_stack import image_name, memory_word
 from pytracer.analyze.evidence.own_code.c_text import closing, function_around, statement_at, without_comments
+from pytracer.analyze.evidence.own_code.calling_lines import lines_that_call
 from pytracer.analyze.evidence.own_code.native_source import own_sources
-from pytracer.analyze.evidence.own_code.null_global import lines_that_call
 from pytracer.analyze.evidence.own_code.own_libraries import is_own_path
 from pytracer.analyze.evidence.own_code.program_text import program_sources
 from pytracer.analyze.evidence.own_code.source_files import source_levels

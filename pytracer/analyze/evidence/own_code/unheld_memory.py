@@ -14,10 +14,11 @@ import msgspec
 
 from pytracer._text import list_words, shortened
 from pytracer.analyze.evidence.lifetime.variables import program_frames
-from pytracer.analyze.evidence.own_code.native_calls import NativeCalls, Uses, last_name, native_calls, parents_of
+from pytracer.analyze.evidence.own_code.native_calls import NativeCalls, Uses, native_calls, parents_of
 from pytracer.analyze.evidence.own_code.own_libraries import allocating_frames
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
+from pytracer.analyze.evidence.syntax.names import last_name
 from pytracer.analyze.evidence.syntax.scopes import Function, is_parameter, scope_of
 from pytracer.analyze.naming import short_file
 from pytracer.analyze.view import ProcessView

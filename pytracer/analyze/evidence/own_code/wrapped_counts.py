@@ -28,8 +28,8 @@ from pytracer.analyze.evidence.own_code.c_text import (
     without_parentheses,
 )
 from pytracer.analyze.evidence.own_code.c_values import SETS, Term
+from pytracer.analyze.evidence.own_code.calling_lines import lines_that_call
 from pytracer.analyze.evidence.own_code.native_bounds import assigned_value, running_frame
-from pytracer.analyze.evidence.own_code.null_global import lines_that_call
 from pytracer.analyze.evidence.own_code.own_signature import Definition, own_definition
 from pytracer.analyze.evidence.own_code.passed_arrays import PassedArrays
 from pytracer.analyze.evidence.own_code.struct_fields import c_structures

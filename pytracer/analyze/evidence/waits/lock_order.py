@@ -190,26 +190,24 @@ def _is_of_dying(view: ProcessView, lock: str, inner: Sequence[SnapshotFrame]) -
 
 def _has_each(tree: ast.Module, lock: str) -> bool:
     """Whether a method makes the lock: each object has its own. One that the body of a class makes is of all."""
-    for item in ast.walk(tree):
-        if not isinstance(item, (ast.Assign, ast.AnnAssign)):
-            continue
-        targets = item.targets if isinstance(item, ast.Assign) else [item.target]
-        makes = isinstance(item.value, ast.Call) and called_name(item.value) == "Lock"
-        if makes and lock in map(ast.unparse, targets):
-            return True
-    return False
+    return any(lock == ast.unparse(target) for _, target in _made_locks(tree))
 
 
 def _made(view: ProcessView, lock: str, frame: SnapshotFrame) -> int | None:
     """The only line of the file that makes a Lock and gives it that name."""
     tree, name = syntax_tree(view.process.snapshot, python_frame(frame)), lock.rpartition(".")[2]
-    found = [
-        item.lineno
-        for item in (ast.walk(tree) if tree is not None else ())
-        if isinstance(item, ast.Assign) and any(last_name(target) == name for target in item.targets)
-        if isinstance(item.value, ast.Call) and called_name(item.value) == "Lock"
-    ]
+    found = [line for line, target in _made_locks(tree) if last_name(target) == name] if tree is not None else []
     return found[0] if len(found) == 1 else None
+
+
+def _made_locks(tree: ast.Module) -> Iterator[tuple[int, ast.expr]]:
+    """Each target that a statement sets to a new Lock, with its line."""
+    for item in ast.walk(tree):
+        if not isinstance(item, (ast.Assign, ast.AnnAssign)):
+            continue
+        if isinstance(item.value, ast.Call) and called_name(item.value) == "Lock":
+            for target in item.targets if isinstance(item, ast.Assign) else [item.target]:
+                yield item.lineno, target
 
 
 def crossed_locks(view: ProcessView) -> CrossedLocks | None:

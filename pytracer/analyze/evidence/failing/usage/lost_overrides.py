@@ -17,7 +17,7 @@ from pytracer._text import list_words
 from pytracer.analyze.evidence.failing.expressions import short
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.own_code.handles import gives_itself_away
-from pytracer.analyze.evidence.own_code.native_calls import KEEPS, Uses, last_name, parents_of
+from pytracer.analyze.evidence.own_code.native_calls import KEEPS, Uses, parents_of
 from pytracer.analyze.evidence.own_code.python_overrides import Overriders, overriders
 from pytracer.analyze.evidence.own_code.source_files import sources_before
 from pytracer.analyze.evidence.slicing.callers import called_function, calls_of
@@ -26,6 +26,7 @@ from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on, passed_values
 from pytracer.analyze.evidence.syntax.imports import imported_as, imported_names
+from pytracer.analyze.evidence.syntax.names import last_name
 from pytracer.analyze.evidence.syntax.scopes import Function, own_nodes, parameters, scope_of, spans, statement_at
 
 _MESSAGE = re.compile(r'Tried to call pure virtual function "(?:.*::)?(?P<base>\w+)(?:<[^"]*>)?::(?P<method>\w+)"')

@@ -1,0 +1,91 @@
+"""A loop that one rank left for want of items: no condition that ends it held there, by the values at its end."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from pytracer._text import capital, count_words
+from pytracer.analyze.collectives.later_rounds import round_counter
+from pytracer.analyze.collectives.left_loops import LeftLoop, loop_of_items
+from pytracer.analyze.collectives.own_lines import calls_itself
+from pytracer.analyze.collectives.rank_values import Compared
+from pytracer.analyze.collectives.tested_values import tested
+from pytracer.analyze.collectives.ways import Side, quoted
+from pytracer.analyze.evidence.syntax.loops import LOOPS, Loop
+from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, spans
+from pytracer.decode.types.journal import Unit
+
+
+class UsedUpLoop(msgspec.Struct, frozen=True):
+    """`rounds`: how many the rank behind it had; the other one was in the next or a later one, `round`, from 1."""
+
+    outside: str
+    inside: str
+    rounds: int
+    round: int
+    loop: LeftLoop
+    refuted: str
+
+    @property
+    def subject(self) -> str:
+        """For the headline."""
+        return (
+            f"the loop of line {self.loop.line} ended on {self.outside} after {count_words(self.rounds, 'round')}, for "
+            f"want of items, and {self.inside} was in round {self.round}"
+        )
+
+    @property
+    def advice(self) -> str:
+        """What to do, and why no condition ended it."""
+        return f"{capital(self.subject)}: {self.refuted} did not hold on {self.outside}. {self.loop.same_rounds}"
+
+
+def used_up_loop(inside: Side, outside: Side, at: int, loop: Loop, ends: Sequence[ast.If]) -> UsedUpLoop | None:
+    """None where it may have ended in another way, or the rounds of both are not recorded.
+
+    Args:
+        inside: The rank that is still in the loop.
+        outside: The one that is behind it, in the same function.
+        at: Which frame of their ways, the outermost first, has the loop.
+        loop: The loop.
+        ends: The `if` statements that end it, by `break`.
+    """
+    compared = Compared(inside.view, inside.call, outside.view, outside.call)
+    depth = len(inside.way) - 1 - at
+    spot = compared.slice.spot(depth)
+    counter = round_counter(loop)
+    if not ends or spot is None or counter is None or not _ends_by(spot.tree, loop, ends):
+        return None
+    numbers = [int(text) for text in compared.pair(counter, spot) or () if text.isdigit()]
+    if len(numbers) != 2 or numbers[0] <= numbers[1]:
+        return None
+    came = [tested(inside, outside, at, item.test, item.lineno, loop) for item in ends]
+    if not all(item is not None and not item.theirs for item in came):
+        return None
+    snapshot, here = inside.view.process.snapshot, inside.way[at]
+    shown = " and ".join(f"line {item.lineno} ({quoted(snapshot, here, item.lineno)})" for item in ends)
+    joins = not calls_itself(snapshot, inside.call) and not snapshot.recorded(Unit)
+    left = loop_of_items(compared.slice, depth, loop, here, joins=joins)
+    return UsedUpLoop(outside.name, inside.name, numbers[1] + 1, numbers[0] + 1, left, shown)
+
+
+def _ends_by(tree: ast.Module, loop: Loop, ends: Sequence[ast.If]) -> bool:
+    """Whether each `break` of the loop is directly below one of these, and no handler around it may go on behind it."""
+    breaks = {id(item) for item in _breaks(loop)}
+    own = {id(part) for item in ends for part in item.body if isinstance(part, ast.Break)}
+    handlers = (item for item in own_nodes(scope_of(tree, loop.lineno)) if isinstance(item, ast.Try) and item.handlers)
+    return breaks == own and not any(spans(item, loop.lineno) for item in handlers)
+
+
+def _breaks(node: ast.AST) -> Iterator[ast.Break]:
+    """Those that end this loop, and not one inside."""
+    for item in ast.iter_child_nodes(node):
+        if isinstance(item, ast.Break):
+            yield item
+        elif isinstance(item, LOOPS):  # a `break` in its `else` is not its own
+            yield from (found for part in item.orelse for found in _breaks(ast.Module([part], [])))
+        elif not isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
+            yield from _breaks(item)
