@@ -130,7 +130,8 @@ def guided(targets: list[str], seconds: float, aside: Path) -> int:
         while (left := int(until - time.monotonic())) > 0:
             print(f"{target}, {left} s", file=sys.stderr, flush=True)
             before = _kept(aside)
-            ended = subprocess.run([sys.executable, str(GUIDED), target, str(left)], check=False)
+            with tempfile.TemporaryDirectory(prefix="pytracer-fuzz-", dir=in_memory()) as folder:
+                ended = subprocess.run([sys.executable, str(GUIDED), target, str(left), folder], check=False)
             ending = [path for path in _kept(aside) - before if path.suffix != ".bin"]
             for path in ending:
                 print(f"ended libFuzzer; replay: python tests/fuzz/fuzz.py --replay {target}:{path}", flush=True)

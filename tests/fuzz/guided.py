@@ -1,7 +1,7 @@
 """Guides the fuzzer by coverage: inputs that reach new code are kept and mutated further.
 
     python tests/fuzz/fuzz.py --guided --minutes 60    all targets in turn, each for its share of the time
-    python tests/fuzz/guided.py TARGET SECONDS         one target in this process, which ends with libFuzzer's status
+    python tests/fuzz/guided.py TARGET SECONDS FOLDER  one target in this process, which ends with libFuzzer's status
 
 libFuzzer (atheris) selects inputs; they are mutated by our own mutations, which know the formats, and by libFuzzer's,
 which insert the operands of comparisons. The corpus is in build/fuzz/corpus-TARGET, where the next run continues.
@@ -12,7 +12,6 @@ from __future__ import annotations
 import hashlib
 import random
 import sys
-import tempfile
 import time
 import traceback
 from pathlib import Path
@@ -54,8 +53,8 @@ class _Reader:
             fuzz.keep(self.aside, self.target, hashlib.sha1(content).hexdigest()[:12], content, what[:200])
 
 
-def guide(target: str, seconds: float, aside: Path) -> None:
-    """Fuzzes one target in a folder under `aside`; does not return."""
+def guide(target: str, seconds: float, aside: Path, folder: Path) -> None:
+    """Fuzzes one target with a corpus under `aside` and its inputs in `folder`, the caller's; does not return."""
     corpus = aside / f"corpus-{target}"
     corpus.mkdir(parents=True, exist_ok=True)
     for seed in TARGETS[target].seeds():
@@ -70,13 +69,12 @@ def guide(target: str, seconds: float, aside: Path) -> None:
             pass
         return bytes(atheris.Mutate(content, most))
 
-    folder = tempfile.mkdtemp(prefix="pytracer-fuzz-", dir=fuzz.in_memory())
     options = [f"-max_total_time={int(seconds)}", f"-timeout={_HANG_SECONDS}", f"-max_len={_MOST_BYTES}"]
     options += [f"-artifact_prefix={aside}/{target}-", "-rss_limit_mb=0", "-verbosity=0", "-print_final_stats=1"]
     fuzz.bounded()
-    atheris.Setup([__file__, *options, str(corpus)], _Reader(target, aside, Path(folder)), custom_mutator=changed)
+    atheris.Setup([__file__, *options, str(corpus)], _Reader(target, aside, folder), custom_mutator=changed)
     atheris.Fuzz()
 
 
 if __name__ == "__main__":
-    guide(sys.argv[1], float(sys.argv[2]), ROOT / "build" / "fuzz")
+    guide(sys.argv[1], float(sys.argv[2]), ROOT / "build" / "fuzz", Path(sys.argv[3]))

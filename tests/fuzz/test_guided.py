@@ -34,7 +34,7 @@ def read(content, folder):
 
 read = atheris.instrument_func(read) if sys.argv[1] == "guided" else read
 targets.TARGETS["planted"] = targets.Target(lambda: [bytes(16)], mutations.changed_bytes, read)
-guided.guide("planted", float(sys.argv[2]), Path(sys.argv[3]))
+guided.guide("planted", float(sys.argv[2]), Path(sys.argv[3]), Path(sys.argv[4]))
 """
 
 
@@ -43,10 +43,11 @@ guided.guide("planted", float(sys.argv[2]), Path(sys.argv[3]))
 @pytest.mark.slow
 def test_rare_branch_is_found_by_guidance_alone(how: str, seconds: int, found: bool, tmp_path: Path) -> None:
     """It takes a second or two; the same changes without coverage do not find it in several times as many inputs."""
+    aside = tmp_path / "aside"
     done = subprocess.run(
-        [sys.executable, "-c", PLANTED, how, str(seconds), str(tmp_path)],
+        [sys.executable, "-c", PLANTED, how, str(seconds), str(aside), str(tmp_path)],
         capture_output=True, text=True, env=clean_environment(), cwd=ROOT, check=False, timeout=250,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert ("'planted'; replay: " in done.stdout) == found, done.stderr
-    assert len(list(tmp_path.glob("planted-*.bin"))) == found
+    assert len(list(aside.glob("planted-*.bin"))) == found

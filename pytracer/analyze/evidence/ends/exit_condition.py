@@ -1,4 +1,4 @@
-"""The condition below which a line ends the process by os._exit(), sys.exit() or exit()."""
+"""The condition below which a line ends the process by os._exit(), sys.exit() or exit(), or another one by kill()."""
 
 from __future__ import annotations
 
@@ -23,6 +23,11 @@ def exit_condition(snapshot: Snapshot, stack: Sequence[PythonFrame]) -> str | No
     own = frames_below_condition(snapshot, stack)
     words = _below(snapshot, own[-1]) if own else None
     return f"Line {own[-1].line} {'leads there' if len(own) > 1 else 'does so'} {words}" if words is not None else None
+
+
+def condition_at(snapshot: Snapshot, frame: PythonFrame) -> str | None:
+    """`` where `loss.isnan()` holds (line 11) ``: of the line itself, and of no caller."""
+    return _below(snapshot, frame)
 
 
 def frames_below_condition(snapshot: Snapshot, stack: Sequence[PythonFrame]) -> list[PythonFrame]:

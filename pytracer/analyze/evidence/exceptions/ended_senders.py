@@ -10,7 +10,7 @@ import re
 
 import msgspec
 
-from pytracer._text import list_words, time_words
+from pytracer._text import list_words
 from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.failing.line import FailingLine, failing_line
 from pytracer.analyze.evidence.failing.processes.ended_senders import (
@@ -63,31 +63,32 @@ def ended_sender(job: JobView, view: ProcessView) -> EndedSender | None:
         later_advice(at, got, *wait)
         if wait is not None
         else f"Let the sender wait for an Event {_behind(puts)}, and set it behind the last "
-        f"`{got}.{getting_method(at)}()`; or send numpy arrays, or use "
-        "torch.multiprocessing.set_sharing_strategy('file_system')."
+        f"`{got}.{getting_method(at)}()`; or send numpy arrays, which are sent by value."
     )
-    subject = _subject(children, raised - max(ended), got, puts, waited, at)
-    missing = " What is not found or refuses is the sender's socket, no file of the program."
-    return EndedSender(subject, f"{advice}{missing}", (*puts[:_SHOWN], *([waited] if waited is not None else [])))
+    children.sort(key=lambda item: item.process.ended_mono_ns or 0, reverse=True)  # earlier ones are rarely the sender
+    subject = _subject(exception.type, children, got, puts, waited, at)
+    return EndedSender(subject, advice, (*puts[:_SHOWN], *([waited] if waited is not None else [])))
 
 
 def _subject(
-    children: list[ProcessView], ago_ns: int, got: str, puts: list[LineWords], waited: LineWords | None, at: FailingLine
+    kind: str | None,
+    children: list[ProcessView],
+    got: str,
+    puts: list[LineWords],
+    waited: LineWords | None,
+    at: FailingLine,
 ) -> str:
-    """Who had ended, how long before, and which line saw to that."""
+    """What was not there, who had ended, and which line saw to that."""
     many = len(children) > 1
-    if many:
-        names = list_words([name_words([item]) for item in children[:_SHOWN]])
-        more = f" and {len(children) - _SHOWN} more" if len(children) > _SHOWN else ""
-        who = f"{names}{more}, one of which sent a tensor"
-    else:
-        who = f"{name_words(children)}, which sent a tensor"
+    shown = list_words([name_words([item]) for item in children[:_SHOWN]])
+    more = f" and {len(children) - _SHOWN} more" if len(children) > _SHOWN else ""
     put = f" at {list_words([*puts[:_SHOWN]])}" if 0 < len(puts) <= _SHOWN else f" by `{got}`"
-    last = "the last of them " if many else ""
+    who = f"{shown}{more}, one of which sent it{put}," if many else f"{shown}, which sent it{put},"
     well = all(item.process.status_kind == "exited" and item.process.exit_code == 0 for item in children)
-    had = f"had{' all' if many else ''} ended{' with status 0' if well else ''}"
+    had = f"had{' all' if len(children) > _SHOWN else ''} ended{' with status 0' if well else ''} before"
     order = f": {waited} waits for that before {at.here(at.line)} receives" if waited is not None else ""
-    return f"{who}{put}, {had}, {last}{time_words(ago_ns)} before{order}"
+    what = "the file is a socket" if kind == "FileNotFoundError" else "the other end is a socket"
+    return f"{what} of the process that sent the tensor; {who} {had}{order}"
 
 
 def _behind(puts: list[LineWords]) -> str:

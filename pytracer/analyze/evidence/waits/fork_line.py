@@ -16,6 +16,7 @@ from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import function_named, scope_of
 from pytracer.analyze.evidence.waits.forked_team import computed_before
 from pytracer.analyze.evidence.waits.pipes import Starter, fork_file, forked_at, forked_inside, is_process_class
+from pytracer.analyze.evidence.waits.plain_fork import PlainFork, plain_fork
 from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait
 from pytracer.analyze.evidence.waits.waits import main_stack
 from pytracer.analyze.naming import line_in, place_words
@@ -131,11 +132,13 @@ class ForkLine(msgspec.Struct, frozen=True):
         return line_in(self.at.file, line, self.here)
 
 
-def fork_line(view: ProcessView, wait: ProcessWait, parent: ProcessView | None = None) -> ForkLine | None:
+def fork_line(view: ProcessView, wait: ProcessWait, parent: ProcessView | None = None) -> ForkLine | PlainFork | None:
     """Of a child that waits in the OpenMP runtime; None where its frames do not show it."""
-    found = forked_at(main_stack(view)) if wait.kind == "forked-openmp" else None
-    if found is None:
+    if wait.kind != "forked-openmp":
         return None
+    found = forked_at(main_stack(view))
+    if found is None:
+        return plain_fork(view, parent)
     at, starter = found
     tree = syntax_tree(view.process.snapshot, at)
     calls = calls_on(tree, at.line) if tree is not None and at.line is not None else []

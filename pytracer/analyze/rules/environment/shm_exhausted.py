@@ -8,8 +8,9 @@ Why it happens: containers get 64 MB of /dev/shm by default; DataLoader workers,
 put tensors and buffers there. torch itself reserves its pages and raises "No space left on device" instead.
 
 What to do: give the container more (`docker run --shm-size=8g` or `--ipc=host`; an emptyDir of medium Memory in
-Kubernetes), use fewer workers, or torch.multiprocessing.set_sharing_strategy('file_system'). A tmpfs that is mounted
-elsewhere has its own size: make it larger, or keep the file on a disk. The class is then `disk-full`.
+Kubernetes), use fewer workers, a smaller prefetch_factor or smaller batches. The sharing strategy "file_system" does
+not help: its files are in /dev/shm, too. A tmpfs that is mounted elsewhere has its own size: make it larger, or keep
+the file on a disk. The class is then `disk-full`.
 
 How it can be wrong: the free space is measured a moment after the fault; memory may have been released by then. A limit
 of the memory cgroup can refuse a page, too, with space left on the file system.
@@ -38,8 +39,8 @@ from pytracer.analyze.view import JobView, ProcessView
 from pytracer.report.job import Evidence
 
 _ADVICE = (
-    "Give the container more shared memory (docker run --shm-size or --ipc=host), use fewer DataLoader workers, or "
-    "torch.multiprocessing.set_sharing_strategy('file_system')."
+    "Give the container more shared memory (docker run --shm-size or --ipc=host), or use fewer DataLoader workers, a "
+    "smaller prefetch_factor or smaller batches."
 )
 _LIMITED_BY_MOUNT = (
     "Make room on the tmpfs that holds the file (`{}`), mount it with a larger size=, or keep the file on a disk."

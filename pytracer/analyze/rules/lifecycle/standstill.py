@@ -144,6 +144,7 @@ _CONFIDENCE: dict[WaitKind, Confidence] = {
     "driver": "possible",
     "gil": "possible",
 }
+_FOR_EVER: tuple[WaitKind, ...] = ("forked-openmp", "forked-lock", "forked-notice", "forked-tasks", "forked-native")
 _LONG = 200  # characters of a headline before its end
 _HOW_LONG = "how long it had waited: the stacks are of the moment of the signal"
 _THREADS = "which threads the library had in the parent and in the child"
@@ -186,7 +187,7 @@ class Standstill:
                 beside = Stood(killed.wait, (), killed.parent, without=killed)
                 return (Judgement("hang", "likely", (killed.parent,), beside, accompanies=True),)
             return not_found("no process was ended from outside")
-        ended_so = [*suspects, *_parents_ended_with(job, suspects)]
+        ended_so = [*suspects, *_parents_ended_with(job, suspects), *_children_ended_with(job, suspects)]
         for death in sorted(ended_so, key=lambda item: _has_asking_parent(item, ended_so)):
             stood = last_wait(job, death.view)
             if stood is None:
@@ -458,6 +459,18 @@ def _parents_ended_with(job: JobView, suspects: Sequence[Death]) -> list[Death]:
         for death in job.deaths
         if death.primary is False and _from_outside(death.view)
         if (death.view.process.snapshot.pid, _sender(death.view)) in sent and _sender(death.view)
+    ]
+
+
+def _children_ended_with(job: JobView, suspects: Sequence[Death]) -> list[Death]:
+    """Children that the same sender's signal ended, in a wait that cannot end: a parent may wait in its own way."""
+    sent = {(death.view.process.snapshot.pid, _sender(death.view)) for death in suspects}
+    return [
+        death
+        for death in job.deaths
+        if death.primary is False and _from_outside(death.view)
+        if (death.view.process.snapshot.ppid, _sender(death.view)) in sent and _sender(death.view)
+        if (wait := wait_of(death.view)) is not None and wait.kind in _FOR_EVER
     ]
 
 

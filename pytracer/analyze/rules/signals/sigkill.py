@@ -31,7 +31,11 @@ refuted by its own counters, another process sent it: that is certain, which one
 
 from __future__ import annotations
 
+import re
+
+from pytracer._library_files import is_library_file
 from pytracer._text import uncapital
+from pytracer.analyze.evidence.ends.exit_condition import condition_at
 from pytracer.analyze.evidence.ends.keeping_lines import KeepingLine
 from pytracer.analyze.evidence.ends.memory_holders import Holding, heavy_holding, holder_evidence, keeper
 from pytracer.analyze.evidence.ends.oom import OomTrace, killed_by_sigkill, oom_trace
@@ -46,7 +50,7 @@ from pytracer.analyze.evidence.phrases import collective_evidence, python_eviden
 from pytracer.analyze.evidence.waits.lost_lock import lost_lock
 from pytracer.analyze.naming import introduction, name_words, place_words
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
-from pytracer.analyze.view import JobView, ProcessView
+from pytracer.analyze.view import JobView, ProcessView, RecordedSender
 from pytracer.report.job import Evidence
 
 _NAMED = "Ask each candidate that the evidence marks as found; then look for"
@@ -73,6 +77,9 @@ _HANG_ACTION = (
     "were asked to end. This one did not end by SIGTERM."
 )
 
+_TIMES = re.compile(
+    r"time_?out|monotonic\(|perf_counter\(|\btime\(|deadline|heart_?beat|elapsed|\bstale|_seconds\b|_secs?\b"
+)
 _BLAMELESS = "The killed process itself did nothing wrong."
 
 
@@ -222,6 +229,20 @@ def _describe_limit(job: JobView, judgement: Judgement[OomTrace | None], parent:
     )
 
 
+def _condition(sent: RecordedSender) -> str | None:
+    """What held where the program's line sent the signal: `` where `age > self.timeout` holds (line 70) ``."""
+    frame = sent.frame
+    return condition_at(sent.sender.snapshot, frame) if frame is not None and not is_library_file(frame.file) else None
+
+
+def _look_at(at: str, below: str | None) -> str:
+    """Where the signal is sent; of a limit of time, what may be done about that."""
+    if below is None:
+        return f"Look at {at}: it sends the signal."
+    limit = " If that time is too short, raise it; else see what took so long." if _TIMES.search(below) else ""
+    return f"Look at {at}: it sends the signal {below}.{limit}"
+
+
 def _describe_sender(job: JobView, judgement: Judgement[OomTrace | None]) -> Description:
     view, trace = judgement.views[0], judgement.found
     held, keeps = _held(view)
@@ -238,7 +259,9 @@ def _describe_sender(job: JobView, judgement: Judgement[OomTrace | None]) -> Des
     else:
         words = f"was ended by SIGKILL, {'' if sure else 'probably '}sent by {chain_words(job, view, sent)}"
     group = group_of_child(view)
-    first = f"Look at {at}: it sends the signal." if at else "Find out why that process sent the signal."
+    below = _condition(view.senders[0]) if sure and timer is None and group is None else None
+    words += f", {below}" if below is not None else ""
+    first = _look_at(at, below) if at else "Find out why that process sent the signal."
     blameless = None if sent is not None and sent.sender_pid == view.process.snapshot.pid else _BLAMELESS
     first, blameless = (timer.advice, None) if timer is not None else (first, blameless)
     if group is not None:

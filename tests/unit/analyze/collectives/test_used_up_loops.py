@@ -41,10 +41,14 @@ def test_conditions_are_all_that_ends_the_loop(body: str) -> None:
     "body",
     [
         "        if i >= most:\n            break\n        else:\n            break\n",
-        "        if i >= most:\n            break\n        try:\n            step(x)\n"
-        "        except ValueError:\n            break\n",
-        "        if i >= most:\n            break\n        for part in x:\n            step(part)\n"
-        "        else:\n            break\n",
+        (
+            "        if i >= most:\n            break\n        try:\n            step(x)\n"
+            "        except ValueError:\n            break\n"
+        ),
+        (
+            "        if i >= most:\n            break\n        for part in x:\n            step(part)\n"
+            "        else:\n            break\n"
+        ),
     ],
 )
 def test_other_breaks_may_have_ended_it(body: str) -> None:
