@@ -38,7 +38,10 @@ class WorkLoop(msgspec.Struct, frozen=True):
 
 
 def work_loop(view: ProcessView) -> WorkLoop | None:
-    """The innermost `for` around the rank's last line; with a branch on the rank, one of what that branch runs."""
+    """The outermost `for` around the last line in its function; with a branch on the rank, of what that branch runs.
+
+    Inner ones are parts of its rounds: what takes long is the whole. None where the innermost is a `while`.
+    """
     below = branch_at_end(view)
     own = [frame for frame in view.python_stack or [] if not is_library_file(frame.file)]
     for number, frame in enumerate(own):
@@ -46,10 +49,10 @@ def work_loop(view: ProcessView) -> WorkLoop | None:
         tree = syntax_tree(view.process.snapshot, frame)
         loops: list[Loop] = loops_around(tree, frame.line) if tree is not None and frame.line is not None else []
         inside = [item for item in loops if below is None or frame != below.frame or item.lineno > below.line]
-        found = inside[-1] if inside else None
-        if isinstance(found, ast.For):
-            place = PythonFrame(file=frame.file, function=frame.function, line=found.lineno)
-            return WorkLoop(place, head_words(view.process.snapshot, place, found), number == 0)
-        if is_last or found is not None:
+        whole = next((item for item in inside if isinstance(item, ast.For)), None)
+        if whole is not None and isinstance(inside[-1], ast.For):
+            place = PythonFrame(file=frame.file, function=frame.function, line=whole.lineno)
+            return WorkLoop(place, head_words(view.process.snapshot, place, whole), number == 0)
+        if is_last or inside:
             return None
     return None

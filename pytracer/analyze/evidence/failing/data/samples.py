@@ -7,6 +7,7 @@ import re
 
 from pytracer._text import uncapital
 from pytracer.analyze.evidence.failing.data.datasets import Getter, getter, sample_name
+from pytracer.analyze.evidence.failing.data.unequal_sizes import advice_of_sizes
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.stored.opened import opened
@@ -41,9 +42,8 @@ def unequal_samples(at: FailingLine) -> str | None:
             "numbers, text, or dicts and tuples of these, or give the DataLoader a collate_fn that keeps it in a list."
         )
     return (
-        f"{part}{where} is {_differing(at, kinds)}: the default collate_fn joins only what is alike. Give the "
-        "DataLoader a collate_fn that keeps it as a list (`lambda batch: tuple(zip(*batch))`) or "
-        "pads it, or return one size from the dataset."
+        f"{part}{where} is {_differing(at, kinds)}: the default collate_fn joins only what is alike. "
+        f"{advice_of_sizes(at, kinds[0][1], kinds[1][1])}"
     )
 
 
