@@ -17,9 +17,8 @@ from pytracer.analyze.collectives.quiet_handlers import quiet_handler
 from pytracer.analyze.collectives.rank_branches import branch_words
 from pytracer.analyze.collectives.rank_values import Compared
 from pytracer.analyze.collectives.ways import Side, quoted
-from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.loops import Loop, deciding_ifs, last_of, loops_around
-from pytracer.analyze.evidence.syntax.reaching import places_that_bind
+from pytracer.analyze.evidence.syntax.round_counters import round_counter
 from pytracer.analyze.evidence.syntax.scopes import spans
 from pytracer.analyze.tensors.source_lines import syntax_tree
 
@@ -99,18 +98,3 @@ def _later_round(one: Side, other: Side, at: int) -> tuple[Loop, str] | None:
         if numbers[0] < numbers[1]:
             return loop, f"`{counter.id}` is {numbers[0]} on {one.name} and {numbers[1]} on {other.name}"
     return None
-
-
-def round_counter(loop: Loop) -> ast.Name | None:
-    """`epoch` of `range(n)`, `n` of `enumerate(x)`: counted from one number on all ranks, and by no other line."""
-    call = None if isinstance(loop, ast.While) else loop.iter
-    if not isinstance(call, ast.Call) or isinstance(loop, ast.While) or called_name(call) not in ("range", "enumerate"):
-        return None
-    target = loop.target
-    if called_name(call) == "enumerate":
-        target = target.elts[0] if isinstance(target, ast.Tuple) else target
-        begins = not call.keywords and len(call.args) == 1
-    else:
-        begins = len(call.args) == 1 or (len(call.args) == 2 and isinstance(call.args[0], ast.Constant))
-    alone = isinstance(target, ast.Name) and not places_that_bind(loop, target.id)
-    return target if isinstance(target, ast.Name) and begins and alone else None

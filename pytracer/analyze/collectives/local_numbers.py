@@ -7,7 +7,7 @@ itself. Nothing on the way shares it between ranks.
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 from msgspec import structs
@@ -28,6 +28,7 @@ from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import PythonFrame
 
 _PLAIN = frozenset({"float", "int", "bool", "abs", "round", "min", "max", "len", "item", "isnan", "isfinite", "isinf"})
+_MOST_CALLS = 1  # functions inside of one another in which the condition is looked for
 _OF_ALL = frozenset({"mean", "sum", "max", "min", "median", "std", "var"})
 
 
@@ -66,22 +67,59 @@ def local_number(
     """
     slice_ = Slice(snapshot, frames)
     spot = slice_.spot(depth)
-    if spot is None:
-        return None
-    at = structs.replace(spot, line=line)
+    return _number(slice_, structs.replace(spot, line=line), test, spot.file) if spot is not None else None
+
+
+def _number(slice_: Slice, at: Spot, test: ast.expr, here: str | None, hops: int = _MOST_CALLS) -> LocalNumber | None:
+    """Of a condition at a place, or of those by which a function of the program decides that it calls."""
     for name in names_of(test):
         node = next((item for item in ast.walk(test) if variable(item) == name), None)
         made = slice_.made(node, at, calls=True) if node is not None else None
         if made is None or is_shared(slice_, name, at) or _is_shared_there(slice_, made):
             continue
+        item = _item_of(test, name, made)
+        name, made = item if item is not None else (name, made)
         taken = made.node if _takes_number(made.node) else None
         if taken is None and _asks_plainly(slice_, test, at):
             taken = _added_up(slice_, made) or _taken_by(test, name, made)
         if taken is not None:
             line = getattr(taken, "lineno", made.line)
-            place = line_in(made.spot.file, line, spot.file)
+            place = line_in(made.spot.file, line, here)
             return LocalNumber(name, place, source(taken), there=_takes_number(taken))
-    return None
+    if hops == 0 or not _asks_plainly(slice_, test, at):
+        return None
+    inner = (_number(slice_, spot, asked, here, hops - 1) for spot, asked in _asked_inside(slice_, test, at))
+    return next((found for found in inner if found is not None), None)
+
+
+def _item_of(test: ast.expr, name: str, made: Made) -> tuple[str, Made] | None:
+    """`logs[self.monitor]`, of a dict with one entry, or with that key."""
+    if not isinstance(made.node, ast.Dict):
+        return None
+    asked = next(
+        (item for item in ast.walk(test) if isinstance(item, ast.Subscript) and variable(item.value) == name), None
+    )
+    if asked is None:
+        return None
+    pairs = [
+        value
+        for key, value in zip(made.node.keys, made.node.values, strict=True)
+        if key is not None and (len(made.node.keys) == 1 or ast.unparse(key) == ast.unparse(asked.slice))
+    ]
+    return (source(asked), structs.replace(made, node=pairs[0])) if len(pairs) == 1 else None
+
+
+def _asked_inside(slice_: Slice, test: ast.expr, at: Spot) -> Iterator[tuple[Spot, ast.expr]]:
+    """The conditions of the functions that are called, and what these return, with their places."""
+    for call in (item for item in ast.walk(test) if isinstance(item, ast.Call)):
+        found = slice_.function(call, at)
+        if found is None:
+            continue
+        function, inside = found
+        for item in own_nodes(function):
+            asked = item.test if isinstance(item, ast.If) else item.value if isinstance(item, ast.Return) else None
+            if asked is not None and not isinstance(asked, ast.Constant):
+                yield Spot(inside.file, inside.tree, function, asked.lineno, None, (call, at)), asked
 
 
 def advice_at(snapshot: Snapshot, way: Sequence[PythonFrame], position: int, decides: ast.If, tree: ast.Module) -> str:

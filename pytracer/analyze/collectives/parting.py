@@ -20,7 +20,7 @@ from pytracer.analyze.collectives.description import place_of
 from pytracer.analyze.collectives.differing_bounds import differing_bound
 from pytracer.analyze.collectives.exchanges import exchange
 from pytracer.analyze.collectives.later_rounds import passed_by
-from pytracer.analyze.collectives.local_numbers import advice_at, number_at
+from pytracer.analyze.collectives.local_numbers import advice_at, local_number, number_at
 from pytracer.analyze.collectives.one_rank_exits import one_rank_exit
 from pytracer.analyze.collectives.one_rank_states import one_rank_state
 from pytracer.analyze.collectives.one_rank_values import OneRankValue
@@ -29,7 +29,7 @@ from pytracer.analyze.collectives.rank_branches import branch_words
 from pytracer.analyze.collectives.rank_objects import RankObject, decided_by_rank
 from pytracer.analyze.collectives.stop_flags import stop_flag, way_out
 from pytracer.analyze.collectives.tested_values import Tested, settled, tested, tested_words
-from pytracer.analyze.collectives.used_up_loops import used_up_loop
+from pytracer.analyze.collectives.used_up_loops import has_more_rounds, used_up_loop
 from pytracer.analyze.collectives.ways import Side, aligned, completed, in_step, parted, quoted, way_to
 from pytracer.analyze.evidence.slicing.by_rank import SizeSource, rounds_source
 from pytracer.analyze.evidence.slicing.files import program_files
@@ -270,7 +270,7 @@ def _left_by(inside: Side, outside: Side, at: int, loop: Loop) -> Parting | None
     unless = outside.way[fork].line if len(outside.way) > fork else None
     if quiet_handler(snapshot, inside.way[fork:], outside.name, unless, outside.view) is not None:
         return None
-    sure = out[0] == loop.lineno or _is_endless(inside, at, loop)
+    sure = out[0] == loop.lineno or _is_endless(inside, at, loop) or has_more_rounds(inside, outside, at, loop)
     flag = stop_flag(program_files(snapshot, inside.way[::-1]), here.file, *out)
     if not sure and flag is None:
         return None
@@ -283,11 +283,15 @@ def _left_by(inside: Side, outside: Side, at: int, loop: Loop) -> Parting | None
     if not sure:
         return Parting(f"{capital(outside.name)} may have left {left}; {inside.name} was still in it. {agree}")
     values = tested_words(inside, outside, at, loop, out[1])
-    said = f"{outside.name} had left {left}{values}"
+    number = local_number(snapshot, inside.way[::-1], len(inside.way) - 1 - at, *out) if flag is None else None
+    own = f", by a `{number.name}` of its own" if number is not None and not values else ""
+    said = f"{outside.name} had left {left}{values}{own}"
     came = tested(inside, outside, at, out[1], out[0], loop) if flag is None else None
     if came is not None and came.theirs and not came.mine and came.reason is not None:
         left_it = f"{capital(outside.name)} had left {left}; {inside.name} was still in it"
         return Parting(f"{left_it}. {came.reason}", subject=said, one_rank=True)
+    if number is not None:
+        agree = f"{capital(number.advice)}{_barrier_words(inside)}"
     return Parting(f"{capital(said)}; {inside.name} was still in it. {agree}", subject=said)
 
 

@@ -16,6 +16,7 @@ from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.imports import imported_as
 from pytracer.analyze.evidence.syntax.loops import Loop, loops_around
 from pytracer.analyze.evidence.syntax.outcomes import outcome
+from pytracer.analyze.evidence.syntax.round_counters import round_counter
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, spans
 
 _MOST = 2
@@ -56,8 +57,11 @@ def tested_words(inside: Side, outside: Side, at: int, loop: Loop, test: ast.exp
     if spot is None or behind is None:
         return ""
     found = dict[str, str]()
+    counter = round_counter(loop)  # differs where one rank has left the loop: no reason
     for item in variables_in(test):
         name = ast.unparse(item)
+        if counter is not None and name == counter.id:
+            continue
         pair = compared.pair(item, spot)
         if pair is None or _may_have_changed(spot, name, pair[1], (loop.end_lineno or 0) + 1, behind):
             continue

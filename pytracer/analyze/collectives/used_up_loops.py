@@ -8,13 +8,14 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from pytracer._text import capital, count_words
-from pytracer.analyze.collectives.later_rounds import round_counter
 from pytracer.analyze.collectives.left_loops import LeftLoop, loop_of_items
 from pytracer.analyze.collectives.own_lines import calls_itself
 from pytracer.analyze.collectives.rank_values import Compared
 from pytracer.analyze.collectives.tested_values import tested
 from pytracer.analyze.collectives.ways import Side, quoted
+from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.loops import LOOPS, Loop
+from pytracer.analyze.evidence.syntax.round_counters import round_counter
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, spans
 from pytracer.decode.types.journal import Unit
 
@@ -70,6 +71,22 @@ def used_up_loop(inside: Side, outside: Side, at: int, loop: Loop, ends: Sequenc
     joins = not calls_itself(snapshot, inside.call) and not snapshot.recorded(Unit)
     left = loop_of_items(compared.slice, depth, loop, here, joins=joins)
     return UsedUpLoop(outside.name, inside.name, numbers[1] + 1, numbers[0] + 1, left, shown)
+
+
+def has_more_rounds(inside: Side, outside: Side, at: int, loop: Loop) -> bool:
+    """Whether a loop over range(n) would have gone on where the rank behind it left it, by the recorded numbers."""
+    counter = round_counter(loop)
+    if counter is None or isinstance(loop, ast.While) or not isinstance(loop.iter, ast.Call):
+        return False
+    compared = Compared(inside.view, inside.call, outside.view, outside.call)
+    spot = compared.slice.spot(len(inside.way) - 1 - at)
+    if called_name(loop.iter) != "range" or spot is None:
+        return False
+    end = loop.iter.args[-1]
+    pairs = [compared.pair(item, spot) if not isinstance(item, ast.Constant) else None for item in (counter, end)]
+    last = str(end.value) if isinstance(end, ast.Constant) else pairs[1][1] if pairs[1] is not None else ""
+    round_ = pairs[0][1] if pairs[0] is not None else ""
+    return last.isdigit() and round_.isdigit() and int(round_) + 1 < int(last)
 
 
 def _ends_by(tree: ast.Module, loop: Loop, ends: Sequence[ast.If]) -> bool:

@@ -182,7 +182,8 @@ def held_tensor(view: ProcessView, name: str) -> Argument | None:
     if len(held) != 1:
         return None
     base, elements = next(iter(held))
-    found = [item for item in crash.arguments if (item.base, item.elements) == (base, elements) and item.how == "held"]
+    like = [item for item in crash.arguments if (item.base, item.elements) == (base, elements) and not item.undefined]
+    found = [item for item in like if item.how == "held"] or like  # recorded once: of a reference on the stack as that
     shapes = {(item.offset, item.sizes, item.strides) for item in found}
     return found[0] if len(shapes) == 1 and base and len(found[0].strides) == found[0].dimensions else None
 

@@ -14,6 +14,7 @@ from pytracer.analyze.evidence.wild.copied_row import copied_row
 from pytracer.analyze.evidence.wild.cut_handle import cut_handle
 from pytracer.analyze.evidence.wild.deregistered_operator import deregistered_operator
 from pytracer.analyze.evidence.wild.ended_memory import ended_memory
+from pytracer.analyze.evidence.wild.expanded_argument import expanded_argument
 from pytracer.analyze.evidence.wild.explanation import Explanation
 from pytracer.analyze.evidence.wild.far_index import far_index
 from pytracer.analyze.evidence.wild.freed_argument import freed_argument
@@ -64,7 +65,9 @@ def without_cause(jump: Jump | None) -> Explanation:
 
 def _wrong_index(view: ProcessView) -> Explanation | None:
     """Out of the storage that a register points at: the least sure of all, so that it comes last."""
-    return unread_index(view) or small_argument(view) if may_be_indexed(view) else None
+    if not may_be_indexed(view):
+        return None
+    return unread_index(view) or expanded_argument(view) or small_argument(view)
 
 
 def _far_index(view: ProcessView) -> Explanation | None:

@@ -16,7 +16,8 @@ the program keeps files open, that one.
 
 What to do: read the message; the native stack names who called abort(). "terminate called without an active
 exception" means that a std::thread was destroyed before it was joined, or that a thread was ended while the
-interpreter shut down: which of them, the stack tells.
+interpreter shut down: which of them, the stack tells. The thread is named where the source of the program's library has
+one alone.
 
 How it can be wrong: what() is known only when torch was loaded, whose half of the recorder notes it. Who aborts in a
 signal handler of its own, as some libraries do after a fault, hides that fault.
@@ -71,6 +72,7 @@ from pytracer.analyze.evidence.own_code.uncaught import (
     of_script,
     on_own_thread,
 )
+from pytracer.analyze.evidence.own_code.unjoined_threads import unjoined_thread
 from pytracer.analyze.evidence.own_code.without_gil import without_gil
 from pytracer.analyze.evidence.phrases import (
     abort_evidence,
@@ -274,7 +276,7 @@ def _way(view: ProcessView) -> _Way:
     if destructor is not None:
         return _Way(destructor.what, destructor.advice, _caller(view))
     if terminated_without_exception(view):
-        return _ENDED_AT_SHUTDOWN if aborted_at_shutdown(view) else _NOTHING_THROWN
+        return _ENDED_AT_SHUTDOWN if aborted_at_shutdown(view) else _unjoined(view) or _NOTHING_THROWN
     exception, check, gil = cpp_exception(view), failed_check(view), without_gil(view)
     if check is not None:
         return _Way(check.what, check.advice, _caller(view))
@@ -309,6 +311,11 @@ def _caller(view: ProcessView) -> str | None:
 def _left_destructor(way: _Way, caller: str | None) -> bool:
     """Whether a destructor itself threw what nobody caught."""
     return way.uncaught and caller is not None and "~" in caller
+
+
+def _unjoined(view: ProcessView) -> _Way | None:
+    thread = unjoined_thread(view)
+    return _Way(thread.what, thread.advice, _caller(view), by_facts=True) if thread is not None else None
 
 
 def _of_static(view: ProcessView) -> _Way | None:

@@ -141,3 +141,57 @@ def test_tensor_that_a_condition_takes_a_number_of(before: str, made: str, test:
     source = IN_TEST.format(before, made, test)
     report = reported(run, source, [], ("barrier", ways[0], [1]), ("broadcast_", ways[1], [1]), NO_MODEL)
     assert (f"each rank computes `kl` for itself (line 4: `{made}`)" in advice(report)) == own
+
+
+CALLBACK = """import torch.distributed as dist
+class ThresholdStopping:
+    def __init__(self, monitor="val_acc"):
+        self.monitor = monitor
+    def on_epoch_end(self, epoch, logs):
+        {0}
+        if logs[self.monitor] > 0.8:
+            return True
+        return False
+class Trainer:
+    def __init__(self, callback):
+        self.callback = callback
+    def validate(self, model, loader):
+        correct, total = 0, 0
+        for x, y in loader:
+            correct += (model(x).argmax(1) == y).sum().item()
+            total += len(y)
+        {1}
+        return {2}
+    def fit(self, model, loader):
+        for epoch in range(int(limit)):
+            logs = self.validate(model, loader)
+            if self.callback.on_epoch_end(epoch, logs):
+                break
+            dist.barrier()
+        dist.broadcast(model, 0)
+def main(model, loader):
+    trainer = Trainer(ThresholdStopping())
+    trainer.fit(model, loader)
+main(None, None)
+"""
+ONE = '{"val_acc": correct / total}'
+
+
+@pytest.mark.parametrize(
+    ("inside", "share", "logs", "own"),
+    [
+        ("pass", "pass", ONE, True),
+        ("logs = reduced(logs)", "pass", ONE, False),
+        ("pass", "correct = all_reduced(correct)", ONE, False),
+        ("pass", "pass", '{"val_acc": correct / total, "n": total}', False),
+    ],
+    ids=["own", "shared by the callback", "shared where it is counted", "which entry is not known"],
+)
+def test_callback_decides_by_a_metric_of_each_rank(inside: str, share: str, logs: str, own: bool, run: Path) -> None:
+    """The way of most trainers: a dict of metrics goes to an object that was given to the constructor."""
+    source = CALLBACK.format(inside, share, logs)
+    outer = [("main", 30), ("<module>", 31)]
+    ways = ([("Trainer.fit", 25), *outer], [("Trainer.fit", 26), *outer])
+    report = reported(run, source, [], ("barrier", ways[0], [1]), ("broadcast_", ways[1], [1]), NO_MODEL)
+    said = "each rank computes `logs[self.monitor]` for itself (line 16: `correct += "
+    assert (said in advice(report)) == own

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from pytracer.analyze.collectives import used_up_loops
 from pytracer.analyze.collectives.used_up_loops import _ends_by
 from pytracer.analyze.evidence.syntax.loops import loops_around
 
@@ -60,3 +63,31 @@ def test_handler_around_the_loop_may_have_ended_it() -> None:
     """An exception leaves it as well, and the rank goes on behind the `try`."""
     loop = "        for i, x in enumerate(loader):\n            if i >= most:\n                break\n"
     assert not ends(f"def validate(loader, most):\n    try:\n{loop}    except OSError:\n        pass\n")
+
+
+@pytest.mark.parametrize(
+    ("head", "pairs", "more"),
+    [
+        ("range(self.max_epochs)", {"epoch": ("4", "3"), "self.max_epochs": ("40", "40")}, True),
+        ("range(5)", {"epoch": ("4", "3")}, True),
+        ("range(self.max_epochs)", {"epoch": ("4", "3"), "self.max_epochs": ("9", "4")}, False),
+        ("range(self.max_epochs)", {"epoch": ("4", "3")}, False),
+        ("range(self.max_epochs)", {"self.max_epochs": ("40", "40")}, False),
+        ("range(0, 40, 5)", {"epoch": ("4", "3")}, False),
+        ("enumerate(loader)", {"epoch": ("4", "3")}, False),
+    ],
+    ids=["many left", "a number", "its last", "end not known", "round not known", "steps", "no range"],
+)
+def test_loop_over_a_range_was_left_before_its_end(
+    head: str, pairs: dict[str, tuple[str, str]], more: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only where the last round of the rank behind it, and how many it has, are recorded."""
+    tree = ast.parse(
+        f"def fit(self):\n    for epoch in {head}:\n        step()\n        if stop(): break\n    save()\n"
+    )
+    compared = SimpleNamespace(
+        slice=SimpleNamespace(spot=lambda depth: "spot"), pair=lambda node, spot: pairs.get(ast.unparse(node))
+    )
+    monkeypatch.setattr(used_up_loops, "Compared", lambda *sides: compared)
+    side: Any = SimpleNamespace(view=None, call=None, way=[None])
+    assert used_up_loops.has_more_rounds(side, side, 0, loops_around(tree, 3)[0]) == more

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from pytracer.analyze.evidence.own_code import expanded as module
 from pytracer.analyze.evidence.own_code.expanded import Expanded, behind_evidence, expanded_behind, expanded_tensor
+from pytracer.analyze.evidence.wild.expanded_argument import expanded_argument
 from pytracer.decode.types.snapshot import Argument, Holder, PythonFrame
 
 STORAGE: Any = SimpleNamespace(base=0x1000, nbytes=16)
@@ -122,3 +124,19 @@ def test_address_that_the_elements_in_a_row_would_reach(
         assert behind_evidence(view, wide).sentence == (
             "the address is 4984 bytes behind the 16 bytes of `wide`, whose elements would take 15.6 KiB in a row"
         )
+
+
+@pytest.mark.parametrize(("how", "strides"), [("held", (0, 0)), ("reference", (0, 0)), ("reference", (4, 1))])
+def test_expanded_tensor_explains_an_address_near_nothing(how: str, strides: tuple[int, int], tmp_path: Path) -> None:
+    """Its 16 bytes end a heap; a tensor that the stack refers to, too, is recorded as that alone."""
+    view = crashed_in(tmp_path, "    library.add(grad.data_ptr())\n", {"grad": ((1000, 4), strides)}, "Scale.backward")
+    crash = view.crash
+    crash.arguments = tuple(replace(item, how=how) for item in crash.arguments)
+    storage = SimpleNamespace(base=0x1000, nbytes=16 if 0 in strides else 16000)
+    view.space = SimpleNamespace(live_around=lambda base: storage)
+    view.place = SimpleNamespace(addr=0x1000 + 12000)
+    found = expanded_argument(view)
+    assert (found is not None) == (0 in strides)
+    if found is not None:
+        assert found.clause(view) == ": `grad` [1000, 4] is expanded, 4000 elements over a storage of 16 bytes"
+        assert (found.verdict_class, found.confidence(view), found.is_explained) == ("out-of-bounds", "likely", True)

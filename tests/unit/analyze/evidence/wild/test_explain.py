@@ -35,6 +35,7 @@ def test_overflow_gives_way_to_an_index_out_of_a_storage(indexed: bool, monkeypa
     overflow, index = object(), SmallArgument("`a`", "`b`", 8)
     monkeypatch.setattr(explain, "may_be_indexed", lambda view: indexed)
     monkeypatch.setattr(explain, "unread_index", finds(None))
+    monkeypatch.setattr(explain, "expanded_argument", finds(None))
     monkeypatch.setattr(explain, "small_argument", finds(index))
     monkeypatch.setattr(explain, "int_overflow", finds(overflow))
     monkeypatch.setattr(explain, "_FINDERS", (explain._overflow, explain._wrong_index))

@@ -1,0 +1,107 @@
+"""A std::thread that was destroyed while it could still be joined: C++ calls std::terminate() then.
+
+A member or static variable of the program's own library. What joins it is in the source; that it was destroyed shows
+that this had not run.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+import msgspec
+
+from pytracer._text import list_words
+from pytracer.analyze.evidence.native.fault_function import is_of_own_image
+from pytracer.analyze.evidence.native.native_stack import functions, own_frames
+from pytracer.analyze.evidence.own_code.c_text import Function, calls_of, function_around, without_comments
+from pytracer.analyze.evidence.own_code.calling_lines import lines_that_call
+from pytracer.analyze.evidence.own_code.native_source import own_source
+from pytracer.analyze.evidence.own_code.own_libraries import is_own_path
+from pytracer.analyze.naming import LineWords
+from pytracer.analyze.view import ProcessView
+
+_AT_EXIT = ("__run_exit_handlers", "__run_on_exit", "_dl_fini", "__cxa_finalize")
+_DECLARED = re.compile(
+    r"(?m)^[ \t]*(?:static\s+|inline\s+)*(?:std::(?:vector|deque|list|unique_ptr|optional)\s*<\s*)?std::thread\s*>?\s+"
+    r"(?P<name>\w+)\s*(?:;|\{|=)"
+)
+_MOST = 2
+
+
+class UnjoinedThread(msgspec.Struct, frozen=True):
+    """`name` of `declared` (`reader.cpp:58`). `joiners`: functions that join it, `stop() (line 32)`.
+
+    `entries`: those of the same file that call one, and `calls` the lines of the program that call any of them.
+    """
+
+    name: str
+    declared: str
+    joiners: tuple[str, ...]
+    entries: tuple[str, ...]
+    calls: tuple[LineWords, ...]
+    at_exit: bool
+
+    @property
+    def what(self) -> str:
+        """The reason, for the headline."""
+        when = "at the exit of the process " if self.at_exit else ""
+        joins = list_words(self.joiners, _MOST)
+        why = f": {joins}, which joins it, had not run" if len(self.joiners) == 1 else ""
+        return f"`{self.name}` ({self.declared}), a std::thread, was destroyed {when}before it was joined{why}"
+
+    @property
+    def advice(self) -> str:
+        """What to call, or to write into the destructor."""
+        done = " The program's own work was done." if self.at_exit else ""
+        if not self.joiners:
+            return f"Stop `{self.name}` and join it in the destructor of its owner: nothing in that file does.{done}"
+        first = self.entries[0] if len(self.entries) == 1 else self.joiners[0].partition(" ")[0]
+        where = f" ({list_words([*self.calls], _MOST)} does)" if len(self.calls) == 1 else ""
+        return (
+            f"Call {first}{where} on every way out, by `try: ... finally:` or a `with`: what joins `{self.name}` is "
+            f"there. Or let the destructor of its owner stop and join it.{done}"
+        )
+
+
+def unjoined_thread(view: ProcessView) -> UnjoinedThread | None:
+    """Of the innermost frame of the program's own library; None where its source has no thread, or several."""
+    frame = next((item for item in own_frames(view) if is_own_path(item.image) and is_of_own_image(item)), None)
+    source = own_source(frame) if frame is not None else None
+    if source is None:
+        return None
+    text = without_comments("\n".join(source[1]))
+    declared = [match for match in _DECLARED.finditer(text) if not _is_local(text, match)]
+    if len(declared) != 1:
+        return None
+    name, file = declared[0]["name"], os.path.basename(source[0].file or "")
+    joins = [
+        function
+        for match in re.finditer(rf"\b{name}\s*(?:\.|->)\s*(?:join|detach)\s*\(|:\s*{name}\s*\)[^;]*\.join\s*\(", text)
+        if (function := function_around(text, match.start())) is not None and not function.name.startswith("~")
+    ]
+    names = [*dict.fromkeys(item.name for item in joins)]
+    entries = [*dict.fromkeys(_callers(text, names))]
+    return UnjoinedThread(
+        name,
+        f"{file}:{_line(text, declared[0].start('name'))}",
+        tuple(f"{item.name}() (line {_line(text, item.body)})" for item in joins),
+        tuple(f"{item}()" for item in entries),
+        tuple(dict.fromkeys(lines_that_call(view, [*names, *entries]))),
+        any(part in function for function in functions(view) for part in _AT_EXIT),
+    )
+
+
+def _is_local(text: str, match: re.Match[str]) -> bool:
+    """Whether it is a variable of a function, which its block destroys."""
+    return function_around(text, match.start("name")) is not None
+
+
+def _callers(text: str, names: list[str]) -> list[str]:
+    places = [place for name in names for place, _ in calls_of(text, name)]
+    around: list[Function | None] = [function_around(text, place) for place in places]
+    return [item.name for item in around if item is not None and item.name not in names]
+
+
+def _line(text: str, place: int) -> int:
+    return text.count("\n", 0, place) + 1

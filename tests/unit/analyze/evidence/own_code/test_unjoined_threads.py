@@ -1,0 +1,86 @@
+"""A std::thread that was destroyed before it was joined. tests/corpus: n106_shards."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pytracer.analyze.evidence.own_code import unjoined_threads as module
+from pytracer.analyze.evidence.own_code.unjoined_threads import UnjoinedThread, unjoined_thread
+from pytracer.report.job import NativeFrame, SourceLine
+
+READER = """class Reader {
+ public:
+  Reader() : worker_([this] { run(); }) {}
+  void stop() {
+    stopping_ = true;
+    worker_.join();
+  }
+ private:
+  std::thread worker_;
+};
+static std::unique_ptr<Reader> reader;
+extern "C" void reader_close() { reader->stop(); }
+"""
+POOL = """static std::vector<std::thread> threads;
+void start() { std::thread first(run); first.detach(); }
+void drain() {
+  for (auto &t : threads) t.join();
+}
+"""
+
+
+def found(source: str, monkeypatch: pytest.MonkeyPatch, *, at_exit: bool = True) -> UnjoinedThread | None:
+    """Of a library of the program, below exit() or not."""
+    frame = NativeFrame(image="/job/libreader.so", function="Reader::~Reader()")
+    outer = "__run_exit_handlers" if at_exit else "reader_reset"
+    monkeypatch.setattr(module, "own_frames", lambda view: [frame])
+    monkeypatch.setattr(module, "functions", lambda view: [frame.function, outer])
+    monkeypatch.setattr(
+        module, "own_source", lambda item: (SourceLine(file="/job/reader.cpp", line=3), source.split("\n"))
+    )
+    monkeypatch.setattr(module, "lines_that_call", lambda view, names: ["line 42"] if "reader_close" in names else [])
+    view: Any = SimpleNamespace()
+    return unjoined_thread(view)
+
+
+def test_function_that_would_have_joined_it_had_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The headline has the member and that function, the next step what the program calls for it."""
+    thread = found(READER, monkeypatch)
+    assert thread is not None
+    assert thread.what == (
+        "`worker_` (reader.cpp:9), a std::thread, was destroyed at the exit of the process before it was joined: "
+        "stop() (line 4), which joins it, had not run"
+    )
+    assert thread.advice.startswith("Call reader_close() (line 42 does) on every way out")
+    assert thread.advice.endswith("The program's own work was done.")
+
+
+def test_thread_that_nothing_joins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not at the exit: then nothing is said of the program's work."""
+    thread = found(READER.replace("    worker_.join();\n", ""), monkeypatch, at_exit=False)
+    assert thread is not None
+    assert thread.what == "`worker_` (reader.cpp:8), a std::thread, was destroyed before it was joined"
+    assert thread.advice == "Stop `worker_` and join it in the destructor of its owner: nothing in that file does."
+
+
+def test_threads_in_a_vector_are_joined_in_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A local one that is detached is another matter."""
+    thread = found(POOL, monkeypatch)
+    assert thread is not None
+    assert (thread.name, thread.joiners) == ("threads", ("drain() (line 3)",))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        READER.replace("std::thread worker_;", "std::thread worker_;\n  std::thread other_;"),
+        READER.replace("std::thread worker_;", "std::future<void> worker_;"),
+        "void run() {\n  std::thread first(work);\n  std::thread second;\n}\n",
+    ],
+    ids=["two", "none", "local ones"],
+)
+def test_which_thread_it_was_is_not_guessed(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert found(source, monkeypatch) is None
