@@ -277,6 +277,8 @@ def only_grows(tree: ast.Module, scope: Scope, container: ast.expr, node: ast.st
     loops = loops_around(tree, node.lineno)
     if not loops and not name.startswith("self.") and lines_that_bind(scope, name):
         return False  # of one call of the function
+    is_local = bool(lines_that_bind(scope, name)) and not isinstance(scope, ast.Module)
+    own = {id(item) for item in own_nodes(scope)} if is_local else set[int]()
     for item in ast.walk(tree):
         if isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute) and item.func.attr in _EMPTIES:
             if _is(item.func.value, name):
@@ -284,6 +286,8 @@ def only_grows(tree: ast.Module, scope: Scope, container: ast.expr, node: ast.st
         elif isinstance(item, ast.Delete):
             if any(_is(target, name) for target in item.targets):
                 return False
+        elif is_local and id(item) not in own:
+            continue  # another function's variable of that name
         elif isinstance(item, (ast.Assign, ast.AnnAssign)) and item is not node and item.value is not None:
             targets = item.targets if isinstance(item, ast.Assign) else [item.target]
             made_anew = any(variable(part) == name for target in targets for part in _parts(target))

@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping, Sequence
 
-from pytracer._text import shortened
+import msgspec
+
+from pytracer._text import capital, shortened
 from pytracer.analyze.evidence.slicing.bindings import bindings_of
 from pytracer.analyze.evidence.slicing.drawn_tests import draw_behind, drawn_words, seed_words
 from pytracer.analyze.evidence.slicing.files import program_files
@@ -20,7 +22,14 @@ from pytracer.report.job import PythonFrame
 _TEXT = 50
 
 
-def unused_layer(view: ProcessView, names: Sequence[str]) -> str | None:
+class UnusedLayer(msgspec.Struct, frozen=True):
+    """`words`: for the next step. `reason`: for the headline, why it took no part, where one line decides that."""
+
+    words: str
+    reason: str | None = None
+
+
+def unused_layer(view: ProcessView, names: Sequence[str]) -> UnusedLayer | None:
     """Of parameters of one layer of the program's: its line, and the line of its use, with the `if` that decides.
 
     Args:
@@ -40,29 +49,33 @@ def unused_layer(view: ProcessView, names: Sequence[str]) -> str | None:
         return None
     attribute, file, tree, owner, line, value = found[0]
     where = f"`{attribute}` ({_place(file, line)}: `{shortened(ast.unparse(value), _TEXT)}`)"
+    short = f"`{attribute}` ({_place(file, line)})"
     used = sorted({(item.lineno, method.name) for method, item in reads_of(owner, attribute)})
     if not used:
-        return f"No method of {owner.name} uses {where}: remove it, or use it in forward()"
+        no_method = f"no method of {owner.name} uses"
+        return UnusedLayer(f"{capital(no_method)} {where}: remove it, or use it in forward()", f"{no_method} {short}")
     if len(used) > 1:
         return None
-    place = f"{where} is used only at {_place(file, used[0][0])} in {used[0][1]}()"
+    only = f"is used only at {_place(file, used[0][0])} in {used[0][1]}()"
     decides = next(iter(deciding_ifs(tree, used[0][0])), None)
     branch = layer_branch(files, names) if decides is None else None
     if branch is not None:
-        return f"{where} {_branch_words(view, files, branch)}"
+        said, why = _branch_words(view, files, branch)
+        return UnusedLayer(f"{where} {said}: {why}", f"{short} {said}")
     if decides is None:
-        return (
-            f"{place}: that line did not run, what it gives takes no part in the loss, or parts of it ran without "
-            "gradients (torch.no_grad(), detach())"
+        return UnusedLayer(
+            f"{where} {only}: that line did not run, what it gives takes no part in the loss, or parts of it ran "
+            "without gradients (torch.no_grad(), detach())"
         )
     test, around = decides
     by = f"`if {shortened(ast.unparse(test.test), _TEXT)}` (line {test.lineno})"
     below = f"in the else of {by}" if around and any(spans(item, used[0][0]) for item in test.orelse) else f"below {by}"
-    return f"{place}, {below if around else f'behind {by}, which leaves'}: see what decides that here"
+    said = f"{only}, {below if around else f'behind {by}, which leaves'}"
+    return UnusedLayer(f"{where} {said}: see what decides that here", f"{short} {said}")
 
 
-def _branch_words(view: ProcessView, files: Mapping[str, ast.Module], branch: LayerBranch) -> str:
-    """Of a list of layers, each of which a loop runs or leaves out."""
+def _branch_words(view: ProcessView, files: Mapping[str, ast.Module], branch: LayerBranch) -> tuple[str, str]:
+    """Of a list of layers, each of which a loop runs or leaves out: what decides, and what to see there."""
     snapshot, test, head = view.process.snapshot, branch.decides, shortened(ast.unparse(branch.decides.test), _TEXT)
     inside = branch.around and any(spans(item, branch.line) for item in test.orelse)
     how = "in the else of" if inside else "below" if branch.around else "behind"
@@ -72,9 +85,9 @@ def _branch_words(view: ProcessView, files: Mapping[str, ast.Module], branch: La
     spot = slice_.spot(0)
     draw = draw_behind(slice_, test, spot) if spot is not None else None
     if draw is None:
-        return f"{said}: see what decides that here"
+        return said, "see what decides that here"
     seeded = seed_words(files, draw, branch.file)
-    return f"{said}: each rank draws {drawn_words(draw, branch.file, branch.file)} for itself{seeded}"
+    return said, f"each rank draws {drawn_words(draw, branch.file, branch.file)} for itself{seeded}"
 
 
 def _made(owner: ast.ClassDef, attribute: str) -> Iterator[tuple[int, ast.AST]]:

@@ -78,14 +78,16 @@ class UnusedParameters:
         """See Rule."""
         sets = judgement.found
         names, everybody = next(iter(sets)), _everybody(sets)
-        what = list_words(names, _SHOWN) if names else "some parameters"
+        what = _named(names) if names else "some parameters"
         sides = "; ".join(f"{span_words(ranks)} without {list_words(unused, _SHOWN)}" for unused, ranks in sets.items())
         healthy = [p.rank for p in job.job.ranks if p.rank is not None and p.rank not in everybody]
         ungraded = layers_without_gradients(judgement.views[0], names) if len(sets) == 1 else None
         changed = changed_layer(judgement.views[0], names) if len(sets) == 1 and ungraded is None else None
+        layer = unused_layer(judgement.views[0], names) if names and changed is None and ungraded is None else None
+        reason = ungraded.words if ungraded is not None else layer.reason if layer is not None else None
         said = (
             f"{capital(span_words(everybody))} left parameters out of the loss, for whose gradients DDP waits: "
-            f"{what if len(sets) == 1 else sides}{f'; {ungraded.words}' if ungraded is not None else ''}."
+            f"{what if len(sets) == 1 else sides}{f'; {reason}' if reason is not None and len(sets) == 1 else ''}."
         )
         if changed is not None:
             said = f"{changed.words}; DDP waits for the gradients of {what} on {span_words(everybody)}."
@@ -112,16 +114,19 @@ class UnusedParameters:
             if ungraded is not None
             else changed.advice
             if changed is not None
-            else f"{_of_layer(judgement.views, names)}"
+            else f"{f'{layer.words}. ' if layer is not None else ''}"
             f"{_STATIC if any(_STATIC_GRAPH.search(_message(view)) for view in judgement.views) else _ADVICE}",
             [] if names else ["the names: neither the message nor the recorded module has them"],
         )
 
 
-def _of_layer(views: Sequence[ProcessView], names: Sequence[str]) -> str:
-    """Where the program makes and uses the layer that has them."""
-    words = unused_layer(views[0], names) if names and views else None
-    return f"{words}. " if words is not None else ""
+def _named(names: Sequence[str]) -> str:
+    """`a.weight and a.bias`; of many in one module `12 parameters of encoder.layers.2`."""
+    modules = [name.split(".")[:-1] for name in names]
+    alike = [parts[0] for parts in zip(*modules, strict=False) if len({*parts}) == 1]
+    if len(names) <= _SHOWN or not alike:
+        return list_words(names, _SHOWN)
+    return f"{len(names)} parameters of {'.'.join(alike)}"
 
 
 def _everybody(sets: _Unused) -> list[int]:

@@ -33,13 +33,18 @@ net(x)
 """
 
 
+reasons: list[str | None] = []  # of the last call, for the headline
+
+
 def said(folder: Path, names: list[str], program: str = PROGRAM) -> str | None:
     file = folder / "train.py"
     file.write_text(program, encoding="utf-8")
     snapshot = SimpleNamespace(argv=(), created_wall_ns=time.time_ns() + 10**9)
     frames = [PythonFrame(function="<module>", file=str(file), line=18)]
     view: Any = SimpleNamespace(process=SimpleNamespace(snapshot=snapshot), exception_stack_of_program=frames)
-    return unused_layer(view, names)
+    found = unused_layer(view, names)
+    reasons.append(found.reason if found is not None else None)
+    return found.words if found is not None else None
 
 
 @pytest.mark.parametrize(
@@ -76,6 +81,13 @@ def said(folder: Path, names: list[str], program: str = PROGRAM) -> str | None:
 def test_layer_is_told_with_its_use(names: list[str], words: str, tmp_path: Path) -> None:
     """By the attribute that all the parameters are below."""
     assert said(tmp_path, names) == words
+    why = words.partition(" is used only")[2].partition(": see")[0]
+    if "that line did not run" in words:
+        assert reasons[-1] is None  # several explanations are none
+    elif why:
+        assert reasons[-1] is not None and reasons[-1].endswith(f" is used only{why}")
+    else:
+        assert reasons[-1] == "no method of Net uses `extra` (train.py:5)"
 
 
 @pytest.mark.parametrize("names", [["aux.0.weight", "extra.weight"], ["weight"], ["twice.weight"], ["other.weight"]])
@@ -124,3 +136,4 @@ def test_layer_of_a_list_is_told_with_what_leaves_it_out(test: str, why: str, tm
     words = said(tmp_path, ["layers.1.weight", "layers.1.bias"], LIST.format(test=test))
     assert words is not None
     assert words.endswith(f" runs only behind `if {test}` (train.py:7, which leaves){why}")
+    assert reasons[-1] == f"`layers` (train.py:4) runs only behind `if {test}` (train.py:7, which leaves)"
