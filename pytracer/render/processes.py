@@ -12,6 +12,7 @@ from pytracer._text import list_words, span_words, time_words
 from pytracer.report import job as r
 
 ROWS = 8
+_OF_MULTIPROCESSING = "multiprocessing process "  # the name behind it says so: ForkPoolWorker-1
 WIDE = 90
 _REDUCES = ("all_reduce", "allreduce", "reduce_scatter")
 # What neither the table nor the rows about another process show.
@@ -75,6 +76,8 @@ def process_rows(
         of_verdict = report.verdict.attempt if report.verdict else None
         last = max((item.attempt for item in shown if item.attempt is not None), default=None)
         shown = [item for item in shown if item.attempt in (None, last if of_verdict is None else of_verdict)]
+    if len(shown) > 1 and not any(_is_rank(item) for item in shown):  # what he saw himself is among them
+        shown += [item for item in report.processes or [] if item not in shown and _raised_after(item)]
     if part is not None:
         shown = list(part)
     elif len(shown) < 2 and not any(item.last_collective for item in shown):
@@ -112,6 +115,11 @@ def _is_eventful(item: r.ProcessReport) -> bool:
     return item.primary is True or (item.primary is None and item.why is not None)
 
 
+def _raised_after(item: r.ProcessReport) -> bool:
+    """Whether it is the program itself, whose exception follows from what its children died of."""
+    return item.role == "process" and item.primary is False and item.exception is not None
+
+
 def _order(item: r.ProcessReport) -> tuple[int, int, int]:
     judged = {True: 0, None: 1, False: 1}[item.primary]
     return judged, item.rank if item.rank is not None else 1 << 30, item.pid or 0
@@ -122,7 +130,8 @@ def names_words(items: Sequence[r.ProcessReport]) -> str:
     if not _is_rank(items[0]):
         if items[0].worker is not None and items[0].parent_rank is not None:
             return f"worker {items[0].worker.worker_id} of rank {items[0].parent_rank}"
-        return f"{items[0].name or items[0].role or 'process'} {items[0].pid}"
+        name = (items[0].name or items[0].role or "process").removeprefix(_OF_MULTIPROCESSING)
+        return f"{name} {items[0].pid}"
     ranks = sorted(item.rank for item in items if item.rank is not None)
     if len(ranks) == 1:
         return f"rank {ranks[0]}"

@@ -1,13 +1,15 @@
-"""A structure that Python and the C function that failed lay out differently: C reads its fields from other bytes.
+"""A structure that Python and C lay out differently: one of them reads its fields from other bytes.
 
 A ctypes.Structure, or a structured NumPy dtype, against the C struct with the same names, by their sources. Only what
-the failing function reads counts: a field at another byte or of another size, and elements of an array of another size.
+the failing function reads counts, or the failing line of Python where ctypes reads for it: a field at another byte or
+of another size, and elements of an array of another size.
 """
 
 from __future__ import annotations
 
+import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import msgspec
 
@@ -15,7 +17,7 @@ from pytracer.analyze.behind import Place
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.lifetime.where_made import place_of
 from pytracer.analyze.evidence.native.fault_function import is_own_frame
-from pytracer.analyze.evidence.native.native_stack import own_frames
+from pytracer.analyze.evidence.native.native_stack import image_name, own_frames
 from pytracer.analyze.evidence.own_code.misplaced_field import declared_structures
 from pytracer.analyze.evidence.own_code.native_source import lines_from, own_source
 from pytracer.analyze.evidence.own_code.numpy_layouts import numpy_layouts
@@ -27,6 +29,8 @@ from pytracer.analyze.evidence.own_code.struct_fields import (
     same_structure,
 )
 from pytracer.analyze.evidence.slicing.files import program_files
+from pytracer.analyze.evidence.syntax.scopes import statement_at
+from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 
 _MOST_LINES = 400
@@ -76,9 +80,10 @@ class DifferingLayout(msgspec.Struct, frozen=True):
 
 
 def differing_layout(view: ProcessView) -> DifferingLayout | None:
-    """None where the failing function reads no such field, or several structures differ."""
+    """None where the failing function or line reads no such field, or several structures differ."""
     text = _function(view)
-    if text is None:
+    line = _Read.of(view) if text is None else None
+    if text is None and line is None:
         return None
     trees = program_files(view.process.snapshot, program_frames(view))
     pairs: list[tuple[str, Structure, Structure | None]] = []
@@ -89,10 +94,15 @@ def differing_layout(view: ProcessView) -> DifferingLayout | None:
     found = []
     for file, python, aligned in pairs:
         other = same_structure(python, declared)
-        if other is None or re.search(rf"\b{re.escape(other.name)}\b", text) is None or _alike(python, other):
+        if other is None or _alike(python, other):
             continue
-        field = next(_read(python, other, text), None)
-        if field is not None or (python.nbytes != other.nbytes and _is_array(other, text)):
+        if line is not None:
+            field, steps = next(_moved(python, other, line.names), None), line.steps_over(python)
+        elif text is not None and re.search(rf"\b{re.escape(other.name)}\b", text) is not None:
+            field, steps = next(_moved(python, other, _names_in(other, text)), None), _is_array(other, text)
+        else:
+            continue
+        if field is not None or (python.nbytes != other.nbytes and steps):
             found.append(DifferingLayout(python, file, other, field, aligned))
     return found[0] if len(found) == 1 else None
 
@@ -103,21 +113,51 @@ def _alike(one: Structure, other: Structure) -> bool:
     return places[0] == places[1] and one.nbytes == other.nbytes
 
 
-def _read(python: Structure, declared: Structure, text: str) -> Iterator[tuple[Field, Field]]:
-    """Fields of both that the function reads from other bytes than Python has them at."""
+def _moved(python: Structure, declared: Structure, names: Collection[str]) -> Iterator[tuple[Field, Field]]:
+    """Of the fields that are read, those which the two have at other bytes."""
     own = {item.name: item for item in python.fields}
     for item in declared.fields:
         here = own.get(item.name)
-        if here is None or (here.offset, here.nbytes) == (item.offset, item.nbytes):
-            continue
-        if re.search(rf"(?:->|\.)\s*{re.escape(item.name)}\b", text):
+        if here is not None and (here.offset, here.nbytes) != (item.offset, item.nbytes) and item.name in names:
             yield here, item
+
+
+def _names_in(declared: Structure, text: str) -> set[str]:
+    """The fields that a function of C reads."""
+    names = (item.name for item in declared.fields)
+    return {name for name in names if re.search(rf"(?:->|\.)\s*{re.escape(name)}\b", text)}
 
 
 def _is_array(declared: Structure, text: str) -> bool:
     """Whether the function goes through several of them: `edges[i]`, of `const struct edge *edges`."""
     names = re.findall(rf"\b{re.escape(declared.name)}\s*(?:const\s*)?\*\s*(?:const\s+)?(\w+)", text)
     return any(re.search(rf"\b{re.escape(name)}\s*(?:\[|\+)", text) for name in names)
+
+
+class _Read(msgspec.Struct, frozen=True):
+    """What a line of Python reads by ctypes itself. `names`: of attributes; `indexed`: those of an element."""
+
+    names: frozenset[str]
+    indexed: frozenset[str]
+
+    @classmethod
+    def of(cls, view: ProcessView) -> _Read | None:
+        """None unless ctypes made the access."""
+        inner, frame = next(iter(own_frames(view)), None), next(iter(program_frames(view)), None)
+        if inner is None or frame is None or frame.line is None or not image_name(inner.image).startswith("_ctypes"):
+            return None
+        tree = syntax_tree(view.process.snapshot, frame)
+        statement = statement_at(tree, frame.line) if tree is not None else None
+        read = (
+            [item for item in ast.walk(statement) if isinstance(item, ast.Attribute)] if statement is not None else []
+        )
+        near = [item for item in read if item.lineno <= frame.line <= (item.end_lineno or item.lineno)]
+        elements = (item.attr for item in near if isinstance(item.value, ast.Subscript))
+        return cls(frozenset(item.attr for item in near), frozenset(elements))
+
+    def steps_over(self, python: Structure) -> bool:
+        """Whether it reads a field of an element: `boxes[i].score`."""
+        return any(item.name in self.indexed for item in python.fields)
 
 
 def _function(view: ProcessView) -> str | None:

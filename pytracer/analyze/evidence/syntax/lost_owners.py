@@ -13,7 +13,7 @@ import msgspec
 
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name
-from pytracer.analyze.evidence.syntax.scopes import own_nodes, statement_at
+from pytracer.analyze.evidence.syntax.scopes import own_nodes, parameters, statement_at
 
 Named = ast.FunctionDef | ast.AsyncFunctionDef
 _AT_ADDRESS = ("from_address", "_from_blob")
@@ -69,6 +69,8 @@ def _lost(function: Named, node: ast.AST) -> LostOwner | None:
     part, owner, how = taken[0]
     alone = not isinstance(value, (ast.Tuple, ast.List, ast.Dict)) and part not in behind
     again = ast.unparse(value).replace(ast.unparse(part), f"held.{how}") if alone else None
+    if again is not None and _names_of_own(function, value, part):
+        again = None  # a caller has not what else is in it
     if isinstance(owner, (ast.Call, ast.BinOp)):
         return LostOwner(function, ast.unparse(owner), False, node, node, again)
     if not isinstance(owner, ast.Name) or _is_returned(value, owner.id):
@@ -76,6 +78,13 @@ def _lost(function: Named, node: ast.AST) -> LostOwner | None:
     above = [line for line, made in lines_that_bind(function, owner.id) if line <= node.lineno and _makes(made)]
     made = statement_at(function, max(above)) if above else None
     return LostOwner(function, owner.id, True, made, node, again) if made is not None else None
+
+
+def _names_of_own(function: Named, value: ast.expr, part: ast.AST) -> bool:
+    """Whether what is returned has variables of the function beside the address."""
+    address = {id(item) for item in ast.walk(part)}
+    names = {item.id for item in ast.walk(value) if isinstance(item, ast.Name) and id(item) not in address}
+    return any(name in parameters(function) or lines_that_bind(function, name) for name in names)
 
 
 def _value(function: Named, value: ast.expr) -> ast.expr | None:

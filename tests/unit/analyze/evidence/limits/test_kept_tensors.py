@@ -124,3 +124,31 @@ def test_other_descriptors_are_not_those_of_tensors(tmp_path: Path) -> None:
     message = "[Errno 24] Too many open files: 'a.npy'"
     found = reason("OSError", message, {**FILES, "open files like": "900 /data/a#.npy"}, source=program)
     assert found is not None and "in each round" not in found.subject
+
+
+NAMESAKES = """def evaluate(loader{parameter}):
+    for step, batch in enumerate(loader{made}):
+        labels.append(batch["label"])
+def train(loader):
+    for images, target in loader:
+        labels = target.view(-1)
+def report(labels):
+    {other}
+"""
+
+
+@pytest.mark.parametrize(
+    ("parameter", "made", "other", "kept"),
+    [
+        ("", ", len(labels := [])", "pass", True),
+        ("", ", len(labels := [])", "labels.clear()", False),
+        (", labels", "", "pass", False),
+    ],
+    ids=["a variable of the function", "emptied where it may be passed to", "a parameter"],
+)
+def test_variables_of_other_functions_are_others(
+    parameter: str, made: str, other: str, kept: bool, tmp_path: Path
+) -> None:
+    """`labels` of another loop says nothing of this list."""
+    found = shared(tmp_path, NAMESAKES.format(parameter=parameter, made=made, other=other))
+    assert ("line 3 keeps `batch['label']` in `labels`" in found.subject) == kept

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -111,3 +112,49 @@ def test_structures_that_agree_or_are_not_read_are_not_told(
     source: str, native: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert found(monkeypatch, source, native) is None
+
+
+BOX = "typedef struct { int classes; float *prob; float *uc; } detection;\n"
+DETECTION = structure("DETECTION", classes="c_int", prob="c_void_p")
+
+
+@pytest.mark.parametrize(
+    ("line", "source", "native", "words"),
+    [
+        ("score = dets[j].prob[i]", DETECTION, BOX, "an element of DETECTION (line 2) has 16 bytes, and the C struct"),
+        ("score = dets.contents.prob", DETECTION, BOX, None),
+        ("score = dets[j].other", DETECTION, BOX, None),
+        ("score = dets[j].prob[i]", DETECTION, BOX.replace(" float *uc;", ""), None),
+        (
+            "score = dets.contents.prob",
+            DETECTION,
+            BOX.replace("float *prob;", "float score; float *prob;").replace("classes;", "classes; double area;"),
+            "`prob` of DETECTION (line 2) is at byte 8, and at byte 24 of the C struct detection",
+        ),
+    ],
+    ids=["of an element", "of the first", "another field", "alike", "moved"],
+)
+def test_fields_that_ctypes_reads_for_a_line_of_python(
+    line: str, source: str, native: str, words: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No function of C is on the stack: only what the line reads counts."""
+    tree = ast.parse(f"def detect(dets):\n    {line}\n")
+    monkeypatch.setattr(layouts, "syntax_tree", lambda snapshot, frame: tree)
+    said = found_in_ctypes(monkeypatch, source, native)
+    assert (said is not None and said.startswith(words)) if words is not None else said is None
+
+
+def found_in_ctypes(monkeypatch: pytest.MonkeyPatch, source: str, native: str) -> str | None:
+    """Of a line whose access ctypes made."""
+    declared = list(c_structures(native, "ops.c"))
+    frame = SimpleNamespace(file="/t/train.py", line=2)
+    inner = SimpleNamespace(image="/usr/lib/_ctypes.cpython-311-x86_64-linux-gnu.so", function="f_get")
+    monkeypatch.setattr(layouts, "_function", lambda view: None)
+    monkeypatch.setattr(layouts, "own_frames", lambda view: [inner])
+    monkeypatch.setattr(layouts, "program_frames", lambda view: [frame])
+    monkeypatch.setattr(layouts, "program_files", lambda snapshot, frames: {"/t/train.py": ast.parse(source)})
+    monkeypatch.setattr(layouts, "declared_structures", lambda view, trees: iter(declared))
+    monkeypatch.setattr(layouts, "place_of", lambda view, file, line: f"line {line}")
+    view: Any = SimpleNamespace(process=SimpleNamespace(snapshot=None))
+    told = layouts.differing_layout(view)
+    return told.summary(view) if told is not None else None
