@@ -19,6 +19,10 @@ _TEXTS = (
     (r"free\(\): double free detected in tcache", "the same block was freed twice"),
     (r"double free or corruption \(fasttop\)", "the same small block was freed twice in a row"),
     (
+        r"double free or corruption \(out\)",
+        "the size that is noted beside a block leads out of the heap: it was overwritten, or the block was freed twice",
+    ),
+    (
         r"double free or corruption",
         "a block was freed twice, or the size that is noted beside it was overwritten",
     ),

@@ -42,7 +42,8 @@ def shared_file(at: FailingLine) -> str | None:
     return (
         f"The workers share the open file of `{name}` ({opens}), which {by} before they were forked: one "
         "may have moved its place while another read, so that the file itself may be whole (num_workers=0 shows it). "
-        "Open it in each worker, at the first __getitem__(), or read all of it in __init__()."
+        "Open it in each worker (worker_init_fn, or in __getitem__() once for each os.getpid()), or read all of it in "
+        "__init__()."
     )
 
 

@@ -65,6 +65,15 @@ def test_number_of_elements_beside_the_address_holds_nothing(tmp_path: Path) -> 
     assert "Let address() return `x`, too (line 3" in item.advice and "held =" not in item.advice
 
 
+@pytest.mark.parametrize("value", ["Volume(x.data_ptr(), low)", "Volume(x.data_ptr(), x.numel())"])
+def test_call_with_names_of_the_function_is_not_shown_to_its_caller(value: str, tmp_path: Path) -> None:
+    """`Volume(held.data_ptr(), low)` would be a NameError there."""
+    source = POINTER.replace("ctypes.c_void_p(x.data_ptr())", value).replace("(x):", "(x, low=0.0):")
+    item = found(tmp_path, source, 2, 5)
+    assert item is not None
+    assert "Let address() return `x`, too (line 3" in item.advice and "pass" not in item.advice
+
+
 WORDS = """def words(tensor):
     flat = tensor.detach().contiguous()
     held = (ctypes.c_uint16 * flat.numel()).from_address(flat.data_ptr())
