@@ -57,6 +57,13 @@ def test_method_of_a_sharded_module_beside_forward(wrap: str, message: str, advi
     assert "since line 10 calls `net.encode()` and not forward()" in found.subject
 
 
+def test_line_that_shards_the_module_itself_is_named_and_not_that_of_its_layers(tmp_path: Path) -> None:
+    """Behind the layers' alone, the call would do nothing."""
+    layers = "[fully_shard(item) for item in\n        net.layers]; fully_shard(net)"
+    found = said(tmp_path, MODEL.format(layers, "pass", "encode"), MIXED, [("encode", 5), ("main", 11)])
+    assert found.words is not None and "after fully_shard() (line 9)" in found.words
+
+
 @pytest.mark.parametrize(
     ("wrap", "other", "message"),
     [

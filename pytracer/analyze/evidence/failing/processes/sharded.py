@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 
 import msgspec
 
@@ -102,7 +103,7 @@ def _bypass(at: FailingLine) -> _Bypass | None:
             continue
         is_module = any(isinstance(item, ast.FunctionDef) and item.name == "forward" for item in owner.body)
         place = at.in_file(outer.file, outer.line or 0)
-        return _Bypass(call, function.name, owner, place, _wrapped(at)) if is_module else None
+        return _Bypass(call, function.name, owner, place, _wrapped(at, call.func.value)) if is_module else None
     return None
 
 
@@ -117,15 +118,22 @@ def _only_call(tree: ast.Module, frame: PythonFrame, name: str) -> ast.Call | No
     return calls[0] if len(calls) == 1 else None
 
 
-def _wrapped(at: FailingLine) -> tuple[str, str] | None:
-    """The line that shards last, and by what."""
-    found = [
-        (at.in_file(file, item.lineno), _FSDP2 if called_name(item) == _FSDP2 else _FSDP1[0])
-        for file, tree in at.files.items()
-        for item in ast.walk(tree)
-        if isinstance(item, ast.Call) and called_name(item) in (_FSDP2, *_FSDP1)
+def _wrapped(at: FailingLine, module: ast.expr | None = None) -> tuple[str, str] | None:
+    """The line that shards last, and by what: the module itself where that is seen, and not the layers in it."""
+    calls = [
+        (file, item) for file, tree in at.files.items() for item in sorted(_shards(tree), key=lambda item: item.lineno)
     ]
-    return found[-1] if found else None
+    whole = ast.unparse(module).removesuffix(".module") if module is not None else None
+    own = [pair for pair in calls if pair[1].args and ast.unparse(pair[1].args[0]) == whole]
+    if not calls:
+        return None
+    file, call = (own or calls)[-1]
+    return at.in_file(file, call.lineno), _FSDP2 if called_name(call) == _FSDP2 else _FSDP1[0]
+
+
+def _shards(tree: ast.Module) -> Iterator[ast.Call]:
+    names = (_FSDP2, *_FSDP1)
+    return (item for item in ast.walk(tree) if isinstance(item, ast.Call) and called_name(item) in names)
 
 
 def mixed_operands(at: FailingLine) -> str | None:
@@ -178,8 +186,9 @@ def _parameter(text: str) -> str | None:
 
 def whole_state(at: FailingLine) -> str | None:
     """A state_dict with full tensors, for a module that fully_shard() has cut."""
-    wrap = _wrapped(at) if _COPYING in at.message and _MIXED.search(at.message) is not None else None
     call = at.only(ast.Call)
+    owner = call.func.value if call is not None and isinstance(call.func, ast.Attribute) else None
+    wrap = _wrapped(at, owner) if _COPYING in at.message and _MIXED.search(at.message) is not None else None
     if wrap is None or wrap[1] != _FSDP2 or call is None or called_name(call) != _LOADS or not call.args:
         return None
     model = source(call.func.value) if isinstance(call.func, ast.Attribute) else "model"
