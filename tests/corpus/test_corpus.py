@@ -1,12 +1,12 @@
 """Crashes that users reported, run below the launcher: class, culprit, headline and next step.
 
 cases.toml has those that rules were made for; unseen.toml, second_unseen.toml, tenth_unseen.toml,
-nineteenth_unseen.toml, twenty_first_unseen.toml to thirty_fifth_unseen.toml those that were
+nineteenth_unseen.toml, twenty_first_unseen.toml to thirty_seventh_unseen.toml those that were
 judged before any rule knew them; ranks.toml failures among ranks. Cases that are `measured` only are not run here.
 `or`: what a race may end in as well; `survives`: it may end well, too, and is run again.
 `by_processor`: on some it always ends well.
-Of the sets after the first one in six is in `make test-slow`, but none that stands still until its time limit or
-needs an extension: tests/crash has such deaths, smaller.
+Of the sets after the first one in six is in `make test-slow`, but none that stands still until its time limit; of all,
+none that needs an extension: tests/crash has such deaths, smaller.
 
 The programs are as in the issues, re-made for one version of torch. What really happened was found without pytracer.
 """
@@ -45,9 +45,8 @@ _SETS = (
     *("twenty_fourth_unseen.toml", "twenty_fifth_unseen.toml", "twenty_sixth_unseen.toml"),
     *("twenty_seventh_unseen.toml", "twenty_eighth_unseen.toml", "twenty_ninth_unseen.toml"),
     *("thirtieth_unseen.toml", "thirty_first_unseen.toml", "thirty_second_unseen.toml"),
-    "thirty_third_unseen.toml",
-    "thirty_fourth_unseen.toml",
-    "thirty_fifth_unseen.toml",
+    *("thirty_third_unseen.toml", "thirty_fourth_unseen.toml", "thirty_fifth_unseen.toml"),
+    *("thirty_sixth_unseen.toml", "thirty_seventh_unseen.toml"),
 )
 CASES: list[tuple[str, dict[str, Any]]] = [
     (name, case)
@@ -72,7 +71,7 @@ VARIABLES = {
 
 def _param(place: int, name: str, case: dict[str, Any]) -> Any:
     marks = [pytest.mark.xfail(reason=case["xfail"], strict=not case.get("by_chance"))] if "xfail" in case else []
-    takes_minutes = "xfail" in case or (name != _SETS[0] and ("limit_s" in case or "needs" in case))
+    takes_minutes = "xfail" in case or "needs" in case or (name != _SETS[0] and "limit_s" in case)
     if takes_minutes or (name != _SETS[0] and place % 6):
         marks.append(pytest.mark.every_case)
     return pytest.param(case, id=case["id"], marks=marks)
