@@ -21,7 +21,10 @@ from pytracer.decode.types.journal import Unit
 
 
 class UsedUpLoop(msgspec.Struct, frozen=True):
-    """`rounds`: how many the rank behind it had; the other one was in the next or a later one, `round`, from 1."""
+    """`rounds`: how many the rank behind it had; the other one was in a later one, `round`, counted from 1.
+
+    `loop`: with what its rounds come from. `refuted`: the conditions that end it, `line 84 (`if i >= n:`)`.
+    """
 
     outside: str
     inside: str
