@@ -454,24 +454,20 @@ def _from_outside(view: ProcessView) -> bool:
 def _parents_ended_with(job: JobView, suspects: Sequence[Death]) -> list[Death]:
     """Parents that the same sender's signal ended, and that a child was faster to obey: `timeout` sends it to all."""
     sent = {(death.view.process.snapshot.ppid, _sender(death.view)) for death in suspects}
-    return [
-        death
-        for death in job.deaths
-        if death.primary is False and _from_outside(death.view)
-        if (death.view.process.snapshot.pid, _sender(death.view)) in sent and _sender(death.view)
-    ]
+    return [item for item in _followed(job) if (item.view.process.snapshot.pid, _sender(item.view)) in sent]
 
 
 def _children_ended_with(job: JobView, suspects: Sequence[Death]) -> list[Death]:
     """Children that the same sender's signal ended, in a wait that cannot end: a parent may wait in its own way."""
     sent = {(death.view.process.snapshot.pid, _sender(death.view)) for death in suspects}
-    return [
-        death
-        for death in job.deaths
-        if death.primary is False and _from_outside(death.view)
-        if (death.view.process.snapshot.ppid, _sender(death.view)) in sent and _sender(death.view)
-        if (wait := wait_of(death.view)) is not None and wait.kind in _FOR_EVER
-    ]
+    ended = [item for item in _followed(job) if (item.view.process.snapshot.ppid, _sender(item.view)) in sent]
+    return [item for item in ended if (wait := wait_of(item.view)) is not None and wait.kind in _FOR_EVER]
+
+
+def _followed(job: JobView) -> list[Death]:
+    """Those that follow from another one, and that a known process ended from outside."""
+    ended = (item for item in job.deaths if item.primary is False and _from_outside(item.view))
+    return [item for item in ended if _sender(item.view)]
 
 
 def _sender(view: ProcessView) -> int:
