@@ -358,8 +358,12 @@ class Followers:
         if death.nature not in ("sent", "exit", "exception") or death.view.process.role == "rank" or parent is None:
             return None
         cause = self._by_index.get(parent.index)
-        if cause is not None and cause.nature == "exception" and _ended_with_pool(parent, death):
-            return Following(WhyKind.TEARDOWN, f"its pool was ended by its parent, {subject(cause)}, which raised")
+        if _ended_with_pool(parent, death):
+            raised = cause is not None and cause.nature == "exception"
+            return Following(
+                WhyKind.TEARDOWN,
+                f"its pool was ended by its parent, {name_words([parent])}{', which raised' if raised else ''}",
+            )
         if cause is None or cause.nature not in (*PROMPT, "sent") or cause.last_ns > death.last_ns:
             return None
         return Following(WhyKind.TEARDOWN, f"ended after its parent, {subject(cause)}")

@@ -51,6 +51,9 @@ _FAILED = re.compile(
 )
 
 
+_PILE = 0.4  # of the most that one line holds
+
+
 class Holding(msgspec.Struct, frozen=True):
     """Storages that one line allocated. `some`: there may have been more, which are no longer recorded."""
 
@@ -250,12 +253,21 @@ def holder_advice(view: ProcessView) -> str:
     found = holdings(view)
     if not found or found[0].nbytes < _WORTH_A_LOOK:
         return ""
-    keeps = _iterator(view, found[0]) or keeper(view, found[0])
+    first = _piled_up(found)
+    keeps = _iterator(view, first) or keeper(view, first)
     if keeps is not None:
         return f" {keeps.advice}"
     kept = (
         ": what each step made there is kept, by a list or dict (results with their graphs: detach() or item() them)"
-        if found[0].count >= _SEVERAL
+        if first.count >= _SEVERAL
         else ""
     )
-    return f" Look first at {place_words(found[0].frame)}, which holds {size_words(found[0].nbytes)} in tensors{kept}."
+    return f" Look first at {place_words(first.frame)}, which holds {size_words(first.nbytes)} in tensors{kept}."
+
+
+def _piled_up(found: Sequence[Holding]) -> Holding:
+    """What grows, where a few large ones are not much more: those may be made of it at once, and gone as fast."""
+    if found[0].count >= _SEVERAL:
+        return found[0]
+    piles = (item for item in found if item.count >= _SEVERAL and item.nbytes >= _PILE * found[0].nbytes)
+    return next(piles, found[0])

@@ -146,6 +146,10 @@ def _memory(numbers: Numbers, asked: int | None) -> Reached | None:
             continue
         if asked is not None and used + asked > limit:
             return Reached(name, limit, used, "memory", asked)
+        most = peaks.get(name)  # what was in use is given back by the exception: the locals of what it left
+        left = numbers.values.get("machine memory left")
+        if asked is not None and most is not None and most + asked > limit and left is not None and left > asked:
+            return Reached(name, limit, most, "memory", asked)
         if asked is None and max(used, peaks.get(name) or 0) >= limit * _MOSTLY:
             return Reached(name, limit, max(used, peaks.get(name) or 0), "memory")
     total = numbers.values.get("machine memory")

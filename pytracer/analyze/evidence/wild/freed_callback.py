@@ -52,17 +52,27 @@ class FreedCallback(Explanation):
     def advice(self, view: ProcessView) -> str:
         """See Explanation."""
         said = " ".join(item.advice for item in self.callbacks)
-        return f"{said} It was called below {line_words(view)}."
+        below = "" if _is_interpreter(own_frames(view)[0]) else f" It was called below {line_words(view)}."
+        return f"{said}{below}"
 
 
 def freed_callback(view: ProcessView) -> FreedCallback | None:
-    """None where the callback's own Python code was running, or Python itself was on its way into C."""
+    """None where Python itself was on its way into C, or the callback's own Python code was running.
+
+    But for where the interpreter failed at a line of that code: its frame is of a function that was freed as well.
+    """
     caller = _caller(view)
     if caller is None:
         return None
-    running = {(frame.function or "").rpartition(".")[2] for frame in python_frames(view)}
+    names = [(frame.function or "").rpartition(".")[2] for frame in python_frames(view)]
+    running = {*(names[1:] if _is_interpreter(own_frames(view)[0]) else names)}
     found = [item for item in dropped_callbacks(view) if item.function not in running]
     return FreedCallback(tuple(found[:_MOST]), caller) if found else None
+
+
+def _is_interpreter(frame: NativeFrame) -> bool:
+    """Whether it is the loop that runs Python's code, and no function that this called."""
+    return (frame.function or "").startswith("_PyEval_EvalFrame")
 
 
 def _caller(view: ProcessView) -> str | None:

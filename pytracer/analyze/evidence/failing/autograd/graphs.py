@@ -17,6 +17,7 @@ from pytracer.analyze.evidence.failing.autograd.graph_lines import (
 )
 from pytracer.analyze.evidence.failing.autograd.in_place import changed_in_place
 from pytracer.analyze.evidence.failing.autograd.kept_results import carried_by_object
+from pytracer.analyze.evidence.failing.autograd.prepared_graphs import prepared_graph
 from pytracer.analyze.evidence.failing.autograd.shared_graphs import shared_graph
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
@@ -38,8 +39,13 @@ def autograd_line(at: FailingLine) -> str | None:
     if _NO_GRAPH in at.message:
         return cut_graph(at)
     if _TWICE in at.message:
-        kept = carried_by_object(at)
-        return shared_graph(at) or carried_graph(at) or (kept[0] if kept is not None else None)
+        kept, prepared = carried_by_object(at), prepared_graph(at)
+        return (
+            shared_graph(at)
+            or carried_graph(at)
+            or (kept[0] if kept is not None else None)
+            or (prepared.advice if prepared is not None else None)
+        )
     if _IN_PLACE in at.message:
         return changed_in_place(at)
     if _UNUSED in at.message:
@@ -49,11 +55,14 @@ def autograd_line(at: FailingLine) -> str | None:
 
 
 def carried_subject(at: FailingLine) -> str | None:
-    """What the headline says of a graph that an object keeps."""
+    """What the headline says of a graph that an object keeps, or that data have which were computed before."""
     if _TWICE not in at.message or shared_graph(at) is not None:
         return None
     kept = carried_by_object(at) if carried_graph(at) is None else None
-    return kept[1] if kept is not None else None
+    if kept is not None or carried_graph(at) is not None:
+        return kept[1] if kept is not None else None
+    prepared = prepared_graph(at)
+    return prepared.subject if prepared is not None else None
 
 
 def _independent(at: FailingLine) -> str | None:
