@@ -27,7 +27,7 @@ from pytracer.analyze.deaths.tree import Tree
 from pytracer.analyze.evidence.cuda.cuda_errors import cuda_error
 from pytracer.analyze.evidence.ends.sent_signals import deadly_signal, sent_signals
 from pytracer.analyze.evidence.exceptions.reraised import broken_by_loading
-from pytracer.analyze.naming import name_words
+from pytracer.analyze.naming import name_words, place_words
 from pytracer.analyze.platform.signals import SIGKILL, SIGTERM
 from pytracer.analyze.timeline.order import Absence
 from pytracer.analyze.view import Death, ProcessView, WhyKind
@@ -66,6 +66,7 @@ _GRACE_NS = 25_000_000_000
 _POOLS = (*of_multiprocessing("pool"), "/loky/process_executor.py", "/loky/backend/utils.py")
 # A launcher examines all its children in one poll; a process that it ends takes longer than this to die.
 _ONE_LOOK_NS = 1_000_000
+_WENT_ON_NS = 1_000_000_000  # a parent that lost its child against its will ends sooner
 
 
 def peer_gone(view: ProcessView) -> bool:
@@ -154,7 +155,7 @@ class Followers:
         self._judge(self._lost_connection)
         self.came_first = {index: absence for absence in absences for index in self._left_first(absence)}
         self._judge(self._of_broken_pool)
-        for step in (self._cleanup, self._ended_by_launcher, self._lost_peer, self._ended_with_parent):
+        for step in (self._dismissed, self._cleanup, self._ended_by_launcher, self._lost_peer, self._ended_with_parent):
             self._judge(step)
 
     def _judge(self, step: Callable[[Death], Following | None]) -> None:
@@ -303,6 +304,25 @@ class Followers:
             why = f"probably killed by {who} {after} after {subject(first)} died: it waits 30 s after SIGTERM"
             return Following(WhyKind.SENT, why + (", which it had sent" if proven else ""))
         return Following(WhyKind.SENT, f"{'' if proven else 'probably '}ended by {who} after {subject(first)} died")
+
+    def _dismissed(self, death: Death) -> Following | None:
+        """A child that its parent ended by itself, `worker.terminate()`, and went on: what comes later has a cause.
+
+        Not where the parent raised: it may have lost what it ended.
+        """
+        parent, number = self._tree.parent[death.view.index], death.view.process.signal
+        if death.nature != "sent" or death.view.process.role == "rank" or parent is None or number is None:
+            return None
+        if parent.process.role == "launcher" or not self._sent_by(parent, death, number):
+            return None
+        end = self._by_index.get(parent.index)
+        if end is not None and (end.nature == "exception" or end.first_ns < death.last_ns + _WENT_ON_NS):
+            return None
+        if not any(other.first_ns > death.last_ns for other in self._others(death)):
+            return None
+        frame = next((item.frame for item in death.view.senders if item.frame is not None), None)
+        at = f" at {place_words(frame)}" if frame is not None else ""
+        return Following(WhyKind.SENT, f"ended by its parent, {name_words([parent])}{at}, which went on")
 
     @staticmethod
     def _sent_by(parent: ProcessView, death: Death, number: int) -> bool:

@@ -26,7 +26,8 @@ class DroppedCallback(msgspec.Struct, frozen=True):
     """`text`: `LIKELIHOOD(loglike)`, of `place` (`line 35`).
 
     `function`: the Python function that it calls, where it has a name. `variable`: of `held_by`, the function that
-    alone held it; None where nothing did. `module`: ctypes or cffi.
+    alone held it; None where nothing did. `module`: ctypes or cffi. `alone`: the callback is all that holds what it
+    calls, a bound method or a lambda.
     """
 
     text: str
@@ -35,6 +36,7 @@ class DroppedCallback(msgspec.Struct, frozen=True):
     module: str
     variable: str | None = None
     held_by: str | None = None
+    alone: bool = False
 
     @property
     def words(self) -> str:
@@ -161,7 +163,8 @@ class _Callbacks:
     ) -> DroppedCallback:
         given = node.args[-1]
         function = "<lambda>" if isinstance(given, ast.Lambda) else last_name(given)
-        return DroppedCallback(_text(node), self._place(node.lineno), function, module, variable, held_by)
+        alone = isinstance(given, (ast.Lambda, ast.Attribute))
+        return DroppedCallback(_text(node), self._place(node.lineno), function, module, variable, held_by, alone)
 
 
 def _is_ffi(function: ast.expr) -> bool:

@@ -59,14 +59,18 @@ class FreedCallback(Explanation):
 def freed_callback(view: ProcessView) -> FreedCallback | None:
     """None where Python itself was on its way into C, or the callback's own Python code was running.
 
-    But for where the interpreter failed at a line of that code: its frame is of a function that was freed as well.
+    But for where the interpreter itself failed in that code, of an object that only the callback held.
     """
     caller = _caller(view)
     if caller is None:
         return None
     names = [(frame.function or "").rpartition(".")[2] for frame in python_frames(view)]
-    running = {*(names[1:] if _is_interpreter(own_frames(view)[0]) else names)}
-    found = [item for item in dropped_callbacks(view) if item.function not in running]
+    fails = names[:1] if _is_interpreter(own_frames(view)[0]) else []
+    found = [
+        item
+        for item in dropped_callbacks(view)
+        if item.function not in names or (item.alone and [item.function] == fails)
+    ]
     return FreedCallback(tuple(found[:_MOST]), caller) if found else None
 
 

@@ -15,6 +15,7 @@ from pytracer.report.job import Report
 from tests.support import scenarios as s
 from tests.support.deaths import advice, summary, verdict
 from tests.support.scenarios import program_in
+from tests.support.standing import TIMEOUT, stopped
 from tests.support.synth import MS, Box
 
 PID, HELPER = 101, 150
@@ -434,6 +435,39 @@ def test_report_of_a_job_that_went_on_says_what_a_child_raised(raises: bool, run
     said = report.verdict.summary or ""
     assert said.startswith(f"Process {HELPER} (k.py) raised ValueError: bad at") == raises, said
     assert raises or said == "Nothing died: 2 processes recorded."
+
+
+@pytest.mark.parametrize("how", ["pool", "terminated", "killed", "raised", "soon"])
+def test_child_that_its_parent_ended_long_before_is_no_news(how: str, run: Path) -> None:
+    """`with Pool()` for the training set, then the same for the validation set, in which it stood still. The
+    look-alikes: the parent raised, or ended at once.
+    """
+    file = "/usr/lib/python3.11/multiprocessing/pool.py" if how == "pool" else s.SCRIPT
+    number = 9 if how == "killed" else 15
+    root = Box(pid=90, ppid=80, argv=TIMEOUT).at(60_010).wait(100, signal=15).exit(124)
+    parent = Box(pid=100, ppid=90, argv=["python", "train.py"]).versions(torch="2.13.0").at(1000)
+    parent.wait(101, signal=number)
+    if how in ("raised", "soon"):
+        parent.at(1100 if how == "soon" else 40_000)
+        parent = parent.exception("RuntimeError", "worker died", LOAD).exit(1) if how == "raised" else parent.exit(3)
+        root = Box(pid=90, ppid=80, argv=["bash"]).at(60_010).wait(100, exit_code=1 if how == "raised" else 3).exit(1)
+    else:
+        parent = stopped(parent, [("main", s.SCRIPT, 29)])
+    child = Box(pid=101, ppid=100, argv=["python", "train.py"]).at(900).mark("step")
+    job = s.load(run, root, parent, child)
+    stack = (PythonFrame(function="Pool._terminate_pool", file=file, line=657),)
+    sent = SignalSend(
+        signal=number, target=101, to_group=False, result=0, target_ticks=child.start_ticks, target_state="S", tid=100,
+        mono_ns=parent.created_ns + 990 * MS, stack=stack,
+    )  # fmt: skip
+    processes = tuple(
+        replace(item, snapshot=replace(item.snapshot, sends=(sent,))) if item.snapshot.pid == 100 else item
+        for item in job.processes
+    )
+    report = build_report(replace(job, processes=processes))
+    assert report.verdict is not None
+    assert (primary(report)[101] is False) == (how in ("pool", "terminated", "killed")), primary(report)
+    assert (report.verdict.pid == 100) == (how in ("pool", "terminated", "killed")), report.verdict
 
 
 @pytest.mark.parametrize(

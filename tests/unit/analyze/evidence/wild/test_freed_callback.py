@@ -132,3 +132,17 @@ def test_the_code_that_libffi_made_may_be_overwritten_itself(run: Path) -> None:
     stack = [(None, None), (OWN, "bus_publish"), (CFFI, "ffi_call_unix64"), (CFFI, "cdata_call"), EVALUATES]
     report = crashed(run, "lib.on(ffi.callback('void(int)', report))", stack)
     assert "bus_publish() called `ffi.callback(..., report)` of line 9" in summary(report)
+
+
+@pytest.mark.parametrize(
+    ("stack", "freed"),
+    [(STACK, True), ([("/opt/torch/lib/libtorch_cpu.so", "at::native::add_kernel"), *STACK], False)],
+    ids=["the interpreter", "an operator"],
+)
+def test_interpreter_that_fails_in_the_code_of_a_dropped_callback_runs_what_was_freed(
+    stack: Any, freed: bool, run: Path
+) -> None:
+    """It was a bound method that only the callback held. The look-alike: what that code calls fails by itself."""
+    report = crashed(run, "cb = REPORT(self.report)\nlib.on(cb)", stack, ("Model.report", "fit"))
+    assert ("`REPORT(self.report)` of line 9, which only `cb` of attach() held" in summary(report)) == freed
+    assert (verdict(report)[0] == "use-after-free") == freed
