@@ -15,7 +15,7 @@ from msgspec import structs
 from pytracer.analyze.collectives.deciders import Decider
 from pytracer.analyze.collectives.ways import Side
 from pytracer.analyze.evidence.failing.expressions import source
-from pytracer.analyze.evidence.failing.processes.made_by_one import can_make, given_to, guard_of
+from pytracer.analyze.evidence.failing.processes.made_by_one import can_make, guard_of, made_by
 from pytracer.analyze.evidence.failing.stored.paths import path_parts
 from pytracer.analyze.evidence.slicing.by_rank import before
 from pytracer.analyze.evidence.slicing.files import program_files
@@ -144,4 +144,4 @@ def _made(call: ast.Call) -> Iterator[ast.expr]:
     if called_name(call) in _MOVES:
         yield from call.args[-1:]
     elif can_make(call):
-        yield from given_to(call)
+        yield from made_by(call)

@@ -34,6 +34,7 @@ _WRITES = frozenset(
     | {"to_pickle", "to_json", "write_text", "write_bytes", "touch", "tofile", "imwrite", "savefig", "copy"}
     | {"copyfile", "copy2", "move", "urlretrieve", "download_url", "symlink", "ZipFile", "memmap"}
 )
+_RENAMES = frozenset({"replace", "rename", "renames"})  # makes the file that it is given last
 # What lets ranks meet; a function of the program that calls one of these does so, too. On its way a rank may also wait.
 _MEETS = re.compile(
     r"barrier|broadcast|reduce|gather|scatter|sync|init_process_group|DistributedDataParallel|DDP|FSDP|for_everyone"
@@ -125,7 +126,7 @@ def _maker(at: FailingLine) -> _Maker | None:
             if own or not can_make(call) or (file == at.frame.file and spans(call, at.line)):
                 continue
             site = _site(at, Spot(file, tree, scope_of(tree, call.lineno), call.lineno))
-            path = next((p for p in given_to(call) if _makes(call, path_parts(at.slice, p, site.spot), wanted)), None)
+            path = next((p for p in made_by(call) if _makes(call, path_parts(at.slice, p, site.spot), wanted)), None)
             if path is None:
                 continue
             if site.guard is None or site.met or not site.reached:
@@ -161,6 +162,11 @@ def given_to(call: ast.Call) -> Iterator[ast.expr]:
     yield from (item.value for item in call.keywords if item.arg is not None)
 
 
+def made_by(call: ast.Call) -> Iterator[ast.expr]:
+    """What a call that can make a file may make: of a renaming the new name."""
+    return iter(call.args[-1:]) if called_name(call) in _RENAMES else given_to(call)
+
+
 def can_make(call: ast.Call) -> bool:
     """Whether a call makes a file or folder, by its name."""
     name = called_name(call)
@@ -168,7 +174,7 @@ def can_make(call: ast.Call) -> bool:
         given = [*call.args, *(item.value for item in call.keywords if item.arg == "mode")]
         modes = [item.value for item in given if isinstance(item, ast.Constant) and isinstance(item.value, str)]
         return any(re.fullmatch(r"[wax][bt+]*", mode) for mode in modes)
-    return name in _FOLDERS or name in _WRITES or name in _TREES
+    return name in _FOLDERS or name in _WRITES or name in _TREES or name in _RENAMES
 
 
 def _makes(call: ast.Call, made: tuple[str, ...], wanted: list[tuple[tuple[str, ...], bool]]) -> bool:

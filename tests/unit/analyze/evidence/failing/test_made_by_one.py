@@ -126,3 +126,31 @@ def test_file_that_is_another_or_met_for(first: str, call: str, between: str, na
     found = said(tmp_path, source, NO_FILE, [("main", line), ("<module>", line + 1)])
     assert "wait" not in f"{found.subject}{found.words}"
     assert found.failure is None
+
+
+RENAMED = """import os, torch
+def save(path, data):
+    partial = path + '.tmp'
+    torch.save(data, partial)
+    os.replace({given})
+def fit(rank, data):
+    best = '/x/run/state.pt'
+    if rank == 0:
+        save(best, data)
+    {between}
+    return torch.load(best)
+fit(1, 2)
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "between", "told"),
+    [("partial, path", "pass", True), ("path, partial", "pass", False), ("partial, path", "dist.barrier()", False)],
+    ids=["in place", "away", "after a barrier"],
+)
+def test_file_that_one_rank_renames_into_place(given: str, between: str, told: bool, tmp_path: Path) -> None:
+    """Written under another name first, as a checkpoint should be; the folder then has a file of a like name."""
+    error = ("FileNotFoundError", "[Errno 2] No such file or directory: '/x/run/state.pt'")
+    source = RENAMED.format(given=given, between=between)
+    found = said(tmp_path, source, error, [("fit", 11), ("<module>", 12)])
+    assert (found.subject == "only rank 0 makes it (line 5), and rank 1 did not wait for that") == told
