@@ -133,13 +133,13 @@ def save(path, data):
     partial = path + '.tmp'
     torch.save(data, partial)
     os.replace({given})
-def fit(rank, data):
-    best = '/x/run/state.pt'
+def fit(out, rank, data):
+    best = os.path.join(out, 'state.pt')
     if rank == 0:
         save(best, data)
     {between}
     return torch.load(best)
-fit(1, 2)
+fit('/x/run', 1, 2)
 """
 
 
