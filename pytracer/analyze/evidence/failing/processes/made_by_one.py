@@ -14,6 +14,7 @@ from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.stored.paths import PATH_CALLS, path_parts
 from pytracer.analyze.evidence.slicing.spots import END, Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.imports import imported_as
 from pytracer.analyze.evidence.syntax.loops import deciding_ifs, last_of
 from pytracer.analyze.evidence.syntax.ranks import comes_alone, is_for_one_rank, one_rank_words
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, spans
@@ -213,12 +214,19 @@ def _site(at: FailingLine, spot: Spot) -> _Site:
             for file, tree in at.files.items()
             for item in ast.walk(tree)
             if isinstance(item, ast.Call) and called_name(item) == getattr(spot.scope, "name", None)
+            if not _is_of_library(tree, item)
         ]
         if len(calls) != 1:
             break
         way.append(calls[0])
         spot = calls[0][1]
     return _Site(start, guard, met, reached=False)
+
+
+def _is_of_library(tree: ast.Module, call: ast.Call) -> bool:
+    """`torch.save()`, beside a function `save()` of the program."""
+    origin = imported_as(tree, call.func) if isinstance(call.func, ast.Attribute) else None
+    return origin is not None and origin.partition(".")[0] in ("torch", "numpy", "os", "shutil", "json", "pickle")
 
 
 def _called_from(start: Spot, way: list[tuple[ast.Call, Spot]], last: Spot) -> Spot:
