@@ -17,22 +17,26 @@ from pytracer.analyze.collectives.description import at_place, place_of
 from pytracer.analyze.collectives.matching import UNFINISHED, state_of
 from pytracer.analyze.collectives.ways import quoted
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
-from pytracer.analyze.evidence.syntax.scopes import scope_of, spans
+from pytracer.analyze.evidence.syntax.loops import loops_around
+from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, spans
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.decode.types.snapshot import Collective, Snapshot
 from pytracer.report.job import Evidence, PythonFrame
 
+_WAITS = ("wait", "is_completed")
 _BEGINS = ("isend", "batch_isend_irecv")
 _GLOO = "gloo"
-_How = Literal["dropped", "kept"]
+_How = Literal["dropped", "kept", "last"]
+_CLOSES_NS = 2_000_000_000  # a process lives on for a while when its connections are closed
 
 
 class UnreceivedSend(msgspec.Struct, frozen=True):
     """`call`: what the sender had begun to send, at the line of `frame`; `received`: the receiver's call.
 
-    `how`: whether the line drops the Work, or keeps it and nothing in its file waits for one.
+    `how`: whether the line drops the Work, or keeps it and nothing in its file waits for one; "last": something waits
+    for the Work before, in the next round, and the sender ended behind this one.
     """
 
     sender: ProcessView
@@ -49,6 +53,9 @@ class UnreceivedSend(msgspec.Struct, frozen=True):
         """`rank 0 dropped the Work of isend() at a.py:9 in f, and had ended ...`, for a receiver that was cut off."""
         rank, begun = self.sender.process.rank, f"the Work of {self.name}() at {place_words(self.frame)}"
         did = f"dropped {begun}" if self.how == "dropped" else f"never waited for {begun}"
+        if self.how == "last":
+            did = f"ended behind {self.name}() at {place_words(self.frame)} without waiting for its last Work"
+            return f"rank {rank} {did}, with status 0, before this message was sent"
         return f"rank {rank} {did}, and had ended with status 0 before this message was sent"
 
     @property
@@ -66,6 +73,8 @@ class UnreceivedSend(msgspec.Struct, frozen=True):
         text = f" ({self.text})" if self.text is not None else ""
         if self.how == "kept":
             change = f"Call wait() on each Work that {place}{text} begins"
+        elif self.how == "last":
+            change = f"Call wait() on the last Work that {place}{text} begins as well,"
         elif self.name == "isend":
             change = (
                 f"At {place}{text} keep each Work and its tensor (`works.append((dist.isend(t, 1), t))`), "
@@ -102,7 +111,11 @@ class UnreceivedSend(msgspec.Struct, frozen=True):
 def unreceived_send(job: JobView, view: ProcessView) -> UnreceivedSend | None:
     """Of a rank that failed to receive its last message, whose sender had ended well; None if its wait is not known."""
     found = _unreceived(job, view)
-    return found if found is not None and _ended_well_before(found.sender, view) else None
+    if found is None or not _ended_well_before(found.sender, view):
+        return None
+    calls = found.sender.process.snapshot.collectives
+    is_last = found.call.number == max((item.number for item in calls), default=None)
+    return found if found.how != "last" or is_last else None
 
 
 def lost_message(job: JobView, view: ProcessView) -> UnreceivedSend | None:
@@ -132,11 +145,12 @@ def _ended_well_before(sender: ProcessView, view: ProcessView) -> bool:
     process = sender.process
     if process.status_kind != "exited" or process.exit_code != 0:
         return False
-    return None not in (sender.ended_ns, view.ended_ns) and (sender.ended_ns or 0) <= (view.ended_ns or 0)
+    ends = (sender.ended_ns, view.ended_ns)
+    return None not in ends and (sender.ended_ns or 0) <= (view.ended_ns or 0) + _CLOSES_NS
 
 
 def _begun(snapshot: Snapshot, frame: PythonFrame) -> tuple[str, _How] | None:
-    """The function that began to send, and what becomes of its Work; None where something may wait for it."""
+    """The function that began to send, and what becomes of its Work; None where it is returned."""
     tree = syntax_tree(snapshot, frame)
     if tree is None or frame.line is None:
         return None
@@ -151,6 +165,27 @@ def _begun(snapshot: Snapshot, frame: PythonFrame) -> tuple[str, _How] | None:
     )
     if drops:
         return name, "dropped"
-    waits = any(isinstance(item, ast.Attribute) and item.attr in ("wait", "is_completed") for item in ast.walk(tree))
-    returned = any(isinstance(item, ast.Return) and spans(item, frame.line) for item in ast.walk(tree))
-    return None if waits or returned else (name, "kept")
+    waits = [item for item in ast.walk(tree) if isinstance(item, ast.Attribute) and item.attr in _WAITS]
+    if any(isinstance(item, ast.Return) and spans(item, frame.line) for item in ast.walk(tree)):
+        return None
+    if waits:
+        return (name, "last") if _waits_before(tree, call, waits) else None
+    return name, "kept"
+
+
+def _waits_before(tree: ast.Module, call: ast.Call, waits: list[ast.Attribute]) -> bool:
+    """Whether a round of the loop waits only for the Work of the one before: nothing does for the last."""
+    kept = [
+        item
+        for item in own_nodes(scope_of(tree, call.lineno))
+        if isinstance(item, ast.Assign) and item.value is call and len(item.targets) == 1
+    ]
+    loops = loops_around(tree, call.lineno)
+    return (
+        len(kept) == 1
+        and bool(loops)
+        and all(
+            ast.unparse(item.value) == ast.unparse(kept[0].targets[0]) and loops[-1].lineno < item.lineno < call.lineno
+            for item in waits
+        )
+    )

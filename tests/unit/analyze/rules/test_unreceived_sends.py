@@ -25,14 +25,16 @@ FEED, TAKE = 3, 5
 LOST = "dropped the Work of isend() at program.py:3 in feed, and had ended with status 0 before this message was sent"
 
 
-def reported(run: Path, sends: str, *, more: str = "", status: int = 0, sent: int = 2, tag: int = 0) -> Report:
-    """Rank 0 begins some messages to rank 1 and ends; rank 1 fails in its second receive."""
+def reported(
+    run: Path, sends: str, *, more: str = "", status: int = 0, sent: int = 2, tag: int = 0, line: int = FEED
+) -> Report:
+    """Rank 0 begins some messages to rank 1, at `line`, and ends; rank 1 fails in its second receive."""
     program = program_in(run, SENDS.format(sends, more))
     job = Ranks(2)
     job.everybody(call())
-    for rank, function, line, op in ((0, "feed", FEED, "send"), (1, "take", TAKE, "recv_")):
+    for rank, function, at, op in ((0, "feed", line, "send"), (1, "take", TAKE, "recv_")):
         box = job.boxes[rank]
-        by = box.site(("isend", f"{TORCH}/distributed/distributed_c10d.py", 2700), (function, str(program), line))
+        by = box.site(("isend", f"{TORCH}/distributed/distributed_c10d.py", 2700), (function, str(program), at))
         for number in range(1, (sent if rank == 0 else 2) + 1):
             state = "failed" if rank == 1 and number == 2 else "completed"
             of_rank = tag if rank == 0 else 0
@@ -71,6 +73,16 @@ def test_work_that_is_kept_and_never_waited_for_is_likely(run: Path) -> None:
     assert advice(report).startswith("Call wait() on each Work that program.py:3 in feed")
 
 
+def test_work_of_the_last_round_that_only_the_next_one_would_wait_for(run: Path) -> None:
+    """Each round waits for the Work of the one before; behind the loop nothing does."""
+    report = reported(run, "self.work and self.work.wait(); self.work = dist.isend(batch, 1)")
+    assert "without waiting for its last Work" not in summary(report)  # one line: which comes first is not known
+    source = "if self.work: self.work.wait()\n        self.work = dist.isend(batch, 1)"
+    report = reported(run, source, line=4)
+    assert "rank 0 ended behind isend() at program.py:4 in feed without waiting for its last Work" in summary(report)
+    assert advice(report).startswith("Call wait() on the last Work that program.py:4 in feed")
+
+
 @pytest.mark.parametrize(
     ("sends", "how"),
     [
@@ -86,7 +98,7 @@ def test_work_that_is_kept_and_never_waited_for_is_likely(run: Path) -> None:
 def test_other_ends_of_the_sender_are_no_dropped_work(sends: str, how: dict[str, Any], run: Path) -> None:
     """The look-alikes: one that waits, one that is kept, a sender that crashed, and a message that was never sent."""
     said = summary(reported(run, sends, **how))
-    assert "dropped the Work" not in said and "never waited for" not in said
+    assert "dropped the Work" not in said and "never waited for" not in said and "without waiting" not in said
 
 
 def test_receiver_whose_sender_waits_elsewhere_is_told_of_the_dropped_work(run: Path) -> None:
