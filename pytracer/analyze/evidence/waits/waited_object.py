@@ -163,6 +163,8 @@ def waited_object(view: ProcessView, wait: ProcessWait) -> WaitedObject | None:
     if name is None:
         return None
     names = names_of_object(tree, name)
+    if _are_several(tree, names, kind.noun):
+        names = frozenset({name})  # functions call their parameter alike: which of the objects they have is not known
     ends = [item for item in _calls(tree, kind.ends) if (last_name(item.func.value) or "") in names]  # type: ignore[attr-defined]
     providers = tuple(_provider(tree, item, names, at.line if kind is _RELEASE else 0) for item in ends)
     providers = tuple(
@@ -282,6 +284,19 @@ def _until(tree: ast.Module, line: int) -> str | None:
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         return shortened(ast.unparse(test.operand), _LONGEST)
     return shortened(f"not ({ast.unparse(test)})", _LONGEST)
+
+
+def _are_several(tree: ast.Module, names: frozenset[str], noun: str) -> bool:
+    """Whether the names are those of several objects: `jobs = Queue()` and `results = Queue()`, both passed as `q`."""
+    made = {
+        last_name(target)
+        for item in ast.walk(tree)
+        if isinstance(item, ast.Assign) and isinstance(item.value, ast.Call)
+        if (called_name(item.value) or "").lower().endswith(noun.lower())
+        for target in item.targets
+        if last_name(target) in names
+    }
+    return len(made) > 1
 
 
 def _made(tree: ast.Module, names: frozenset[str], noun: str) -> tuple[int, str] | None:

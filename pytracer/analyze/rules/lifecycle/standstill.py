@@ -68,6 +68,7 @@ import msgspec
 from pytracer._text import capital
 from pytracer.analyze.behind import Behind
 from pytracer.analyze.deaths.order import is_interrupt
+from pytracer.analyze.evidence.ends.dismissed_children import dismissed_evidence
 from pytracer.analyze.evidence.ends.sent_signals import deadly_signal
 from pytracer.analyze.evidence.ends.signal_senders import from_time_limit
 from pytracer.analyze.evidence.exceptions.unmade import UnmadeError
@@ -257,6 +258,7 @@ class Standstill:
                 found.unmade.evidence if found.unmade is not None else None,
                 *(found.spawner.evidence if found.spawner is not None else ()),
                 *(found.device.evidence if found.device is not None else ()),
+                *dismissed_evidence(job, view),
             ],
             advice_of(view, found),
             _missing(found),

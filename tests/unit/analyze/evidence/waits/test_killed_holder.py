@@ -9,7 +9,7 @@ import pytest
 
 from pytracer.report.job import Report
 from tests.support import scenarios as s
-from tests.support.deaths import advice, finding, summary, verdict
+from tests.support.deaths import advice, summary, verdict
 from tests.support.standing import EXIT, TIMEOUT, ended, parent, stopped
 from tests.support.synth import Box, Frame
 
@@ -109,9 +109,12 @@ def test_other_statement_of_the_same_lock_waits_as_well(run: Path) -> None:
 
 
 def test_place_of_a_killed_process_is_no_wait(run: Path) -> None:
-    """The look-alike: nobody waits for it. It computed, so nothing says that it waited."""
+    """The look-alike: nobody waits for its lock. It computed, so nothing says that it waited: its parent did."""
     ring, level = scripts(run)
     report = read(run, killed(ring, level), asks(ring))
     assert not fires(report)
     assert "what it waited for" not in advice(report)
-    assert finding(report, "standstill") is None
+    assert summary(report).startswith("Process 101 (train.py) waited for the queue `results`")
+    assert report.verdict is not None
+    told = " ".join(report.verdict.evidence or [])
+    assert "it had ended multiprocessing process Process-1 (pid 102) itself by SIGTERM" in told
