@@ -104,8 +104,13 @@ def _item_of(test: ast.expr, name: str, made: Made) -> tuple[str, Made] | None:
     pairs = [
         value
         for key, value in zip(made.node.keys, made.node.values, strict=True)
-        if key is not None and (len(made.node.keys) == 1 or ast.unparse(key) == ast.unparse(asked.slice))
+        if key is not None
+        if ast.unparse(key) == ast.unparse(asked.slice)
+        or (len(made.node.keys) == 1 and not isinstance(asked.slice, ast.Constant))
     ]
+    sets = (item for item in ast.walk(made.spot.tree) if isinstance(item, ast.Subscript))
+    if any(isinstance(item.ctx, ast.Store) and variable(item.value) == name for item in sets):
+        return None  # it has more entries
     return (source(asked), structs.replace(made, node=pairs[0])) if len(pairs) == 1 else None
 
 

@@ -283,7 +283,8 @@ def _left_by(inside: Side, outside: Side, at: int, loop: Loop) -> Parting | None
     if not sure:
         return Parting(f"{capital(outside.name)} may have left {left}; {inside.name} was still in it. {agree}")
     values = tested_words(inside, outside, at, loop, out[1])
-    number = local_number(snapshot, inside.way[::-1], len(inside.way) - 1 - at, *out) if flag is None else None
+    plain = flag is None and not any(isinstance(item, ast.BoolOp) for item in ast.walk(out[1]))
+    number = local_number(snapshot, inside.way[::-1], len(inside.way) - 1 - at, *out) if plain else None
     own = f", by a `{number.name}` of its own" if number is not None and not values else ""
     said = f"{outside.name} had left {left}{values}{own}"
     came = tested(inside, outside, at, out[1], out[0], loop) if flag is None else None

@@ -63,7 +63,7 @@ def tested_words(inside: Side, outside: Side, at: int, loop: Loop, test: ast.exp
         if counter is not None and name == counter.id:
             continue
         pair = compared.pair(item, spot)
-        if pair is None or _may_have_changed(spot, name, pair[1], (loop.end_lineno or 0) + 1, behind):
+        if pair is None or may_have_changed(spot, name, pair[1], (loop.end_lineno or 0) + 1, behind):
             continue
         if pair[0] != pair[1]:
             found[name] = f"`{name}` is {pair[1]} on {outside.name} and {pair[0]} on {inside.name}"
@@ -94,7 +94,7 @@ def tested(one: Side, other: Side, at: int, test: ast.expr, line: int, loop: Loo
     items = _variables(test)
     pairs = {name: compared.pair(item, spot) for name, item in items.items()}
     if not all(since) or any(
-        _may_have_changed(spot, name, value, *part)
+        may_have_changed(spot, name, value, *part)
         for name, pair in pairs.items()
         for value, parts in zip(pair or (None, None), since, strict=True)
         for part in parts
@@ -182,7 +182,7 @@ def _since(tree: ast.Module, line: int, now: int, loop: Loop | None) -> list[tup
     return [(line + 1, loop.end_lineno or 0), (loop.lineno, now), *inner]
 
 
-def _may_have_changed(spot: Spot, name: str, value: str | None, first: int, last: int) -> bool:
+def may_have_changed(spot: Spot, name: str, value: str | None, first: int, last: int) -> bool:
     """Whether something from the first line to the last may have changed what a variable, attribute or item is.
 
     By a plain local variable only what binds it; behind a call that is not known to read only, anything else may.

@@ -181,6 +181,11 @@ def _waits_before(tree: ast.Module, call: ast.Call, waits: list[ast.Attribute]) 
         if isinstance(item, ast.Assign) and item.value is call and len(item.targets) == 1
     ]
     loops = loops_around(tree, call.lineno)
+    scope, end = scope_of(tree, call.lineno), (loops[-1].end_lineno or 0) if loops else 0
+    target = ast.unparse(kept[0].targets[0]) if kept else ""
+    reads = (item for item in own_nodes(scope) if isinstance(item, (ast.Name, ast.Attribute)))
+    if any(item.lineno > end and ast.unparse(item) == target for item in reads):
+        return False  # something behind the loop has it
     return (
         len(kept) == 1
         and bool(loops)

@@ -11,8 +11,9 @@ from pytracer._text import capital, count_words
 from pytracer.analyze.collectives.left_loops import LeftLoop, loop_of_items
 from pytracer.analyze.collectives.own_lines import calls_itself
 from pytracer.analyze.collectives.rank_values import Compared
-from pytracer.analyze.collectives.tested_values import tested
+from pytracer.analyze.collectives.tested_values import may_have_changed, tested
 from pytracer.analyze.collectives.ways import Side, quoted
+from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.loops import LOOPS, Loop
 from pytracer.analyze.evidence.syntax.round_counters import round_counter
@@ -63,7 +64,10 @@ def used_up_loop(inside: Side, outside: Side, at: int, loop: Loop, ends: Sequenc
     counter = round_counter(loop)
     if not ends or spot is None or counter is None or not _ends_by(spot.tree, loop, ends):
         return None
-    numbers = [int(text) for text in compared.pair(counter, spot) or () if text.isdigit()]
+    if _is_bound_behind(outside, at, loop, counter, spot):
+        return None
+    first = _first(loop)
+    numbers = [int(text) - first for text in compared.pair(counter, spot) or () if text.isdigit()]
     if len(numbers) != 2 or numbers[0] <= numbers[1]:
         return None
     came = [tested(inside, outside, at, item.test, item.lineno, loop) for item in ends]
@@ -83,7 +87,7 @@ def has_more_rounds(inside: Side, outside: Side, at: int, loop: Loop) -> bool:
         return False
     compared = Compared(inside.view, inside.call, outside.view, outside.call)
     spot = compared.slice.spot(len(inside.way) - 1 - at)
-    if called_name(loop.iter) != "range" or spot is None:
+    if called_name(loop.iter) != "range" or spot is None or _is_bound_behind(outside, at, loop, counter, spot):
         return False
     end = loop.iter.args[-1]
     pairs = [compared.pair(item, spot) if not isinstance(item, ast.Constant) else None for item in (counter, end)]
@@ -92,12 +96,33 @@ def has_more_rounds(inside: Side, outside: Side, at: int, loop: Loop) -> bool:
     return last.isdigit() and round_.isdigit() and int(round_) + 1 < int(last)
 
 
+def _first(loop: Loop) -> int:
+    """The number of the first round: 1 of `range(1, n)`."""
+    call = loop.iter if not isinstance(loop, ast.While) else None
+    begins = call.args[0] if isinstance(call, ast.Call) and len(call.args) > 1 else None
+    return begins.value if isinstance(begins, ast.Constant) and isinstance(begins.value, int) else 0
+
+
+def _is_bound_behind(outside: Side, at: int, loop: Loop, counter: ast.Name, spot: Spot) -> bool:
+    """Whether the rank behind the loop may have given its counter another value since, as in a second loop."""
+    line = outside.way[at].line if len(outside.way) > at else None
+    return line is None or may_have_changed(spot, counter.id, None, (loop.end_lineno or 0) + 1, line)
+
+
 def _ends_by(tree: ast.Module, loop: Loop, ends: Sequence[ast.If]) -> bool:
     """Whether each `break` of the loop is directly below one of these, and no handler around it may go on behind it."""
     breaks = {id(item) for item in _breaks(loop)}
     own = {id(part) for item in ends for part in item.body if isinstance(part, ast.Break)}
-    handlers = (item for item in own_nodes(scope_of(tree, loop.lineno)) if isinstance(item, ast.Try) and item.handlers)
-    return breaks == own and not any(spans(item, loop.lineno) for item in handlers)
+    around = [item for item in own_nodes(scope_of(tree, loop.lineno)) if isinstance(item, (ast.Try, ast.With))]
+    caught = any(spans(item, loop.lineno) and _catches(item) for item in around)
+    return breaks == own and not caught
+
+
+def _catches(item: ast.Try | ast.With) -> bool:
+    """`except`, and `with suppress(OSError)`."""
+    if isinstance(item, ast.Try):
+        return bool(item.handlers)
+    return any("suppress" in ast.unparse(part.context_expr) for part in item.items)
 
 
 def _breaks(node: ast.AST) -> Iterator[ast.Break]:

@@ -66,6 +66,7 @@ _GRACE_NS = 25_000_000_000
 _POOLS = (*of_multiprocessing("pool"), "/loky/process_executor.py", "/loky/backend/utils.py")
 # A launcher examines all its children in one poll; a process that it ends takes longer than this to die.
 _ONE_LOOK_NS = 1_000_000
+_OF_ITS_OWN = ("exception", "exit")
 _WENT_ON_NS = 1_000_000_000  # a parent that lost its child against its will ends sooner
 
 
@@ -308,21 +309,29 @@ class Followers:
     def _dismissed(self, death: Death) -> Following | None:
         """A child that its parent ended by itself, `worker.terminate()`, and went on: what comes later has a cause.
 
-        Not where the parent raised: it may have lost what it ended.
+        Not where the parent raised, or ended with a status of its own: it may have lost what it ended.
         """
         parent, number = self._tree.parent[death.view.index], death.view.process.signal
         if death.nature != "sent" or death.view.process.role == "rank" or parent is None or number is None:
             return None
         if parent.process.role == "launcher" or not self._sent_by(parent, death, number):
             return None
-        end = self._by_index.get(parent.index)
-        if end is not None and (end.nature == "exception" or end.first_ns < death.last_ns + _WENT_ON_NS):
+        if self._is_reported_by(parent):
             return None
-        if not any(other.first_ns > death.last_ns for other in self._others(death)):
+        end = self._by_index.get(parent.index)
+        if end is not None and (end.nature in _OF_ITS_OWN or end.first_ns < death.last_ns + _WENT_ON_NS):
+            return None
+        later = [other for other in self._others(death) if other.first_ns > death.last_ns]
+        if all(self._sent_by(parent, other, other.view.process.signal or 0) for other in later):
             return None
         frame = next((item.frame for item in death.view.senders if item.frame is not None), None)
         at = f" at {place_words(frame)}" if frame is not None else ""
         return Following(WhyKind.SENT, f"ended by its parent, {name_words([parent])}{at}, which went on")
+
+    def _is_reported_by(self, parent: ProcessView) -> bool:
+        """Whether the parent's end is already told by that of a child."""
+        following = self.found.get(parent.index)
+        return following is not None and following.kind is WhyKind.REPORTED
 
     @staticmethod
     def _sent_by(parent: ProcessView, death: Death, number: int) -> bool:
@@ -378,7 +387,7 @@ class Followers:
         if death.nature not in ("sent", "exit", "exception") or death.view.process.role == "rank" or parent is None:
             return None
         cause = self._by_index.get(parent.index)
-        if _ended_with_pool(parent, death):
+        if _ended_with_pool(parent, death) and not self._is_reported_by(parent):
             raised = cause is not None and cause.nature == "exception"
             return Following(
                 WhyKind.TEARDOWN,

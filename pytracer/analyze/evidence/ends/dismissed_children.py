@@ -13,12 +13,18 @@ from pytracer.analyze.view import JobView, ProcessView
 from pytracer.report.job import Evidence
 
 _MOST = 2
+_ITS_OWN_END_NS = 1_000_000_000  # what it ends within that is a part of its own end
 
 
 def dismissed_evidence(job: JobView, view: ProcessView) -> Iterator[Evidence]:
     """The last ones first, with the line that sent the signal where that was noted."""
     pid, ended = view.process.snapshot.pid, view.ended_ns
-    own = [item for item in children_of(job, view) if item.ended_ns is not None and _sender(item) == pid]
+    last = ended - _ITS_OWN_END_NS if ended is not None else None
+    own = [
+        item
+        for item in children_of(job, view)
+        if item.ended_ns is not None and (last is None or item.ended_ns < last) and _sender(item) == pid
+    ]
     for child in sorted(own, key=lambda item: item.ended_ns or 0, reverse=True)[:_MOST]:
         frame = next((item.frame for item in child.senders if item.frame is not None), None)
         at = f" at {place_words(frame)}" if frame is not None else ""

@@ -37,6 +37,7 @@ NO_MEMORY = (
 _HEAVY_BYTES = 100 << 20
 _WORTH_A_LOOK = 16 << 20  # bytes: less does not bring a process to its limit
 _SEVERAL = 16  # storages of one line: they pile up
+_PILE = 0.4  # of the most that one line holds
 _BATCH = re.compile(r"\[(\d+), \d+[\d, ]*\] \w*float\d*")
 _MANY_SAMPLES = 1000  # in the first dimension
 _SAMPLE_BYTES = 4096  # less is no activation of a layer
@@ -49,9 +50,6 @@ _ASKED = re.compile(r"you tried to allocate (\d{1,19}) bytes")
 _FAILED = re.compile(
     r"DefaultCPUAllocator: (can't allocate|not enough) memory|std::bad_alloc|Unable to allocate .* for an array"
 )
-
-
-_PILE = 0.4  # of the most that one line holds
 
 
 class Holding(msgspec.Struct, frozen=True):

@@ -151,7 +151,11 @@ class _Read(msgspec.Struct, frozen=True):
         read = (
             [item for item in ast.walk(statement) if isinstance(item, ast.Attribute)] if statement is not None else []
         )
+        called = (
+            {id(item.func) for item in ast.walk(statement) if isinstance(item, ast.Call)} if statement else set[int]()
+        )
         near = [item for item in read if item.lineno <= frame.line <= (item.end_lineno or item.lineno)]
+        near = [item for item in near if id(item) not in called]
         elements = (item.attr for item in near if isinstance(item.value, ast.Subscript))
         return cls(frozenset(item.attr for item in near), frozenset(elements))
 

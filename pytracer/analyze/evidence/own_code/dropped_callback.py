@@ -12,6 +12,7 @@ from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.own_code.native_calls import NativeCalls, Uses, native_calls, parents_of
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.imports import imported_as
 from pytracer.analyze.evidence.syntax.names import last_name
 from pytracer.analyze.evidence.syntax.scopes import scope_of
 from pytracer.analyze.naming import LineWords, line_in
@@ -26,8 +27,8 @@ class DroppedCallback(msgspec.Struct, frozen=True):
     """`text`: `LIKELIHOOD(loglike)`, of `place` (`line 35`).
 
     `function`: the Python function that it calls, where it has a name. `variable`: of `held_by`, the function that
-    alone held it; None where nothing did. `module`: ctypes or cffi. `alone`: the callback is all that holds what it
-    calls, a bound method or a lambda.
+    alone held it; None where nothing did. `module`: ctypes or cffi. `alone`: what it calls was made for it, as a bound
+    method is.
     """
 
     text: str
@@ -163,7 +164,7 @@ class _Callbacks:
     ) -> DroppedCallback:
         given = node.args[-1]
         function = "<lambda>" if isinstance(given, ast.Lambda) else last_name(given)
-        alone = isinstance(given, (ast.Lambda, ast.Attribute))
+        alone = isinstance(given, ast.Attribute) and imported_as(self._tree, given) is None
         return DroppedCallback(_text(node), self._place(node.lineno), function, module, variable, held_by, alone)
 
 

@@ -26,6 +26,7 @@ _DECLARED = re.compile(
     r"(?m)^[ \t]*(?:static\s+|inline\s+)*(?:std::(?:vector|deque|list|unique_ptr|optional)\s*<\s*)?std::thread\s*>?\s+"
     r"(?P<name>\w+)\s*(?:;|\{|=)"
 )
+_THREADS = re.compile(r"\bj?thread\s*>?\s+\w+\s*(?:;|\{|=|\(|,)|\bj?thread\s*[({]")
 _MOST = 2
 
 
@@ -72,8 +73,10 @@ def unjoined_thread(view: ProcessView) -> UnjoinedThread | None:
         return None
     text = without_comments("\n".join(source[1]))
     declared = [match for match in _DECLARED.finditer(text) if not _is_local(text, match)]
-    if len(declared) != 1:
+    if len(declared) != 1 or len(_THREADS.findall(text)) != 1:  # a local one may be meant
         return None
+    if re.search(rf"\b{declared[0]['name']}\s*=[^=]", text):
+        return None  # to set one that runs ends the process as well
     name, file = declared[0]["name"], os.path.basename(source[0].file or "")
     joins = [
         function

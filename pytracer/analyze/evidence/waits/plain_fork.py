@@ -60,13 +60,14 @@ def plain_fork(view: ProcessView, parent: ProcessView | None = None) -> PlainFor
         tree = syntax_tree(view.process.snapshot, frame) if not is_library_file(frame.file) else None
         if tree is None or frame.line is None:
             continue
-        forks = [item for item in _calls(tree, frame.line) if imported_as(tree, item.func) == _ASKS]
+        calls = (item for item in _calls(tree, frame.line) if called_name(item) == "fork")
+        forks = [item for item in calls if imported_as(tree, item.func) == _ASKS]
         if len(forks) == 1:
             site = computed_before(view, parent)
             used = python_frame(site.place) if site is not None and site.place is not None else None
             here = next((item.file for item in stack if not is_library_file(item.file)), None)
             at = msgspec.structs.replace(frame, line=forks[0].lineno)
-            return PlainFork(at, used or _ran_before(view, stack, place), here)
+            return PlainFork(at, used or _ran_before(view, [*stack[:place], at, *stack[place + 1 :]], place), here)
     return None
 
 

@@ -9,6 +9,7 @@ import msgspec
 
 from pytracer._library_files import is_library_file
 from pytracer._text import list_words, shortened
+from pytracer.analyze.evidence.syntax.bindings import set_by
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.leaving import Obstacle, obstacles
 from pytracer.analyze.evidence.syntax.loops import loops_around
@@ -163,9 +164,9 @@ def waited_object(view: ProcessView, wait: ProcessWait) -> WaitedObject | None:
     if name is None:
         return None
     names = names_of_object(tree, name)
-    if _are_several(tree, names, kind.noun):
-        names = frozenset({name})  # functions call their parameter alike: which of the objects they have is not known
+    several = _are_several(tree, names, kind.noun)  # which of them a function's parameter is, is not known
     ends = [item for item in _calls(tree, kind.ends) if (last_name(item.func.value) or "") in names]  # type: ignore[attr-defined]
+    ends = [] if several else ends
     providers = tuple(_provider(tree, item, names, at.line if kind is _RELEASE else 0) for item in ends)
     providers = tuple(
         msgspec.structs.replace(item, obstacles=()) if _is_on_its_way(view, at, tree, item.line) else item
@@ -291,9 +292,8 @@ def _are_several(tree: ast.Module, names: frozenset[str], noun: str) -> bool:
     made = {
         last_name(target)
         for item in ast.walk(tree)
-        if isinstance(item, ast.Assign) and isinstance(item.value, ast.Call)
-        if (called_name(item.value) or "").lower().endswith(noun.lower())
-        for target in item.targets
+        for target, value in set_by(item)
+        if isinstance(value, ast.Call) and (called_name(value) or "").lower().endswith(noun.lower())
         if last_name(target) in names
     }
     return len(made) > 1

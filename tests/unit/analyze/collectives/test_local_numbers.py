@@ -184,8 +184,9 @@ ONE = '{"val_acc": correct / total}'
         ("logs = reduced(logs)", "pass", ONE, False),
         ("pass", "correct = all_reduced(correct)", ONE, False),
         ("pass", "pass", '{"val_acc": correct / total, "n": total}', False),
+        ("logs['val_acc'] = reduced(logs)", "pass", ONE, False),
     ],
-    ids=["own", "shared by the callback", "shared where it is counted", "which entry is not known"],
+    ids=["own", "shared by the callback", "shared where it is counted", "which entry is not known", "set again"],
 )
 def test_callback_decides_by_a_metric_of_each_rank(inside: str, share: str, logs: str, own: bool, run: Path) -> None:
     """The way of most trainers: a dict of metrics goes to an object that was given to the constructor."""

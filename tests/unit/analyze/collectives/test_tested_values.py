@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from pytracer.analyze.collectives.tested_values import _is_set_later, _may_have_changed, _since
+from pytracer.analyze.collectives.tested_values import _is_set_later, _since, may_have_changed
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.loops import loops_around
 from pytracer.analyze.evidence.syntax.scopes import scope_of
@@ -19,7 +19,7 @@ def changed(body: str, name: str, value: str) -> bool:
     lines = "".join(f"    {line}\n" for line in body.splitlines())
     tree = ast.parse(f"{HEAD}        return\n{lines}    dist.barrier()\n")
     spot = Spot("train.py", tree, scope_of(tree, 5), 4)
-    return _may_have_changed(spot, name, value, 5, 5 + body.count("\n") + 1)
+    return may_have_changed(spot, name, value, 5, 5 + body.count("\n") + 1)
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def changed(body: str, name: str, value: str) -> bool:
         ("for n in share: pass", "n", "4"),
     ],
 )
-def test_what_may_have_changed_is_not_taken_for_the_value_of_the_condition(body: str, name: str, value: str) -> None:
+def test_whatmay_have_changed_is_not_taken_for_the_value_of_the_condition(body: str, name: str, value: str) -> None:
     """Plain writes, items, methods, and functions that have the object or may reach it."""
     assert changed(body, name, value)
 

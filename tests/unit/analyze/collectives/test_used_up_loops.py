@@ -63,6 +63,15 @@ def test_handler_around_the_loop_may_have_ended_it() -> None:
     """An exception leaves it as well, and the rank goes on behind the `try`."""
     loop = "        for i, x in enumerate(loader):\n            if i >= most:\n                break\n"
     assert not ends(f"def validate(loader, most):\n    try:\n{loop}    except OSError:\n        pass\n")
+    assert not ends(f"def validate(loader, most):\n    with suppress(OSError):\n{loop}")
+    assert ends(f"def validate(loader, most):\n    with torch.no_grad():\n{loop}")
+
+
+@pytest.mark.parametrize(("head", "first"), [("range(1, n + 1)", 1), ("range(n)", 0), ("enumerate(loader)", 0)])
+def test_rounds_are_counted_from_the_first_number(head: str, first: int) -> None:
+    """`for i in range(1, n + 1)` has had three when `i` is 3."""
+    tree = ast.parse(f"def fit(loader, n):\n    for i in {head}:\n        step()\n")
+    assert used_up_loops._first(loops_around(tree, 3)[0]) == first
 
 
 @pytest.mark.parametrize(
@@ -89,5 +98,6 @@ def test_loop_over_a_range_was_left_before_its_end(
         slice=SimpleNamespace(spot=lambda depth: "spot"), pair=lambda node, spot: pairs.get(ast.unparse(node))
     )
     monkeypatch.setattr(used_up_loops, "Compared", lambda *sides: compared)
-    side: Any = SimpleNamespace(view=None, call=None, way=[None])
+    monkeypatch.setattr(used_up_loops, "may_have_changed", lambda *given: False)
+    side: Any = SimpleNamespace(view=None, call=None, way=[SimpleNamespace(line=5)])
     assert used_up_loops.has_more_rounds(side, side, 0, loops_around(tree, 3)[0]) == more

@@ -437,17 +437,17 @@ def test_report_of_a_job_that_went_on_says_what_a_child_raised(raises: bool, run
     assert raises or said == "Nothing died: 2 processes recorded."
 
 
-@pytest.mark.parametrize("how", ["pool", "terminated", "killed", "raised", "soon"])
+@pytest.mark.parametrize("how", ["pool", "terminated", "killed", "raised", "soon", "gave up", "pool gave up"])
 def test_child_that_its_parent_ended_long_before_is_no_news(how: str, run: Path) -> None:
     """`with Pool()` for the training set, then the same for the validation set, in which it stood still. The
-    look-alikes: the parent raised, or ended at once.
+    look-alikes: the parent raised, ended at once, or gave up with a status of its own.
     """
-    file = "/usr/lib/python3.11/multiprocessing/pool.py" if how == "pool" else s.SCRIPT
+    file = "/usr/lib/python3.11/multiprocessing/pool.py" if how.startswith("pool") else s.SCRIPT
     number = 9 if how == "killed" else 15
     root = Box(pid=90, ppid=80, argv=TIMEOUT).at(60_010).wait(100, signal=15).exit(124)
     parent = Box(pid=100, ppid=90, argv=["python", "train.py"]).versions(torch="2.13.0").at(1000)
     parent.wait(101, signal=number)
-    if how in ("raised", "soon"):
+    if how in ("raised", "soon", "gave up", "pool gave up"):
         parent.at(1100 if how == "soon" else 40_000)
         parent = parent.exception("RuntimeError", "worker died", LOAD).exit(1) if how == "raised" else parent.exit(3)
         root = Box(pid=90, ppid=80, argv=["bash"]).at(60_010).wait(100, exit_code=1 if how == "raised" else 3).exit(1)

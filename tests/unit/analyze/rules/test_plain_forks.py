@@ -70,3 +70,11 @@ def test_what_the_source_does_not_show_is_left_out(source: str, words: str, run:
     assert words in advice(report)
     assert ("Line 9" in advice(report)) == (words == "forks it")
     assert "used at" not in advice(report)
+
+
+def test_line_behind_the_fork_is_no_use_of_the_parent(run: Path) -> None:
+    """The child itself ran it."""
+    source = SERVER.replace('    predict(["warm up"])\n', "").replace(
+        "        serve(sock)", "        predict(1)\n        serve(sock)"
+    )
+    assert "used at" not in advice(told(run, source))

@@ -9,7 +9,7 @@ import ast
 
 import msgspec
 
-from pytracer.analyze.evidence.failing.autograd.graph_lines import CUTS, bound_names, head_of
+from pytracer.analyze.evidence.failing.autograd.graph_lines import CUTS, FREEZES, bound_names, head_of
 from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.imports import imported_as
@@ -61,6 +61,10 @@ def _of_caller(at: FailingLine, frame: PythonFrame) -> list[PreparedGraph]:
     if tree is None or frame.line is None:
         return []
     scope, statement = scope_of(tree, frame.line), statement_at(tree, frame.line)
+    decorators = [] if isinstance(scope, (ast.Module, ast.Lambda)) else scope.decorator_list
+    frozen = any(FREEZES.search(ast.unparse(item)) for item in own_nodes(scope) if isinstance(item, ast.stmt))
+    if frozen or any(CUTS.search(ast.unparse(item)) for item in decorators):
+        return []
     above = sorted(
         (item for item in own_nodes(scope) if isinstance(item, ast.Assign) and item.lineno < frame.line),
         key=lambda item: item.lineno,

@@ -13,7 +13,7 @@ from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.stored.paths import PATH_CALLS, path_parts
 from pytracer.analyze.evidence.slicing.spots import END, Spot
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.imports import imported_as
 from pytracer.analyze.evidence.syntax.loops import deciding_ifs, last_of
 from pytracer.analyze.evidence.syntax.ranks import comes_alone, is_for_one_rank, one_rank_words
@@ -35,7 +35,8 @@ _WRITES = frozenset(
     | {"to_pickle", "to_json", "write_text", "write_bytes", "touch", "tofile", "imwrite", "savefig", "copy"}
     | {"copyfile", "copy2", "move", "urlretrieve", "download_url", "symlink", "ZipFile", "memmap"}
 )
-_RENAMES = frozenset({"replace", "rename", "renames"})  # makes the file that it is given last
+_RENAMES = ("os.replace", "os.rename", "os.renames")
+_OF_PATHS = ("replace", "rename")
 # What lets ranks meet; a function of the program that calls one of these does so, too. On its way a rank may also wait.
 _MEETS = re.compile(
     r"barrier|broadcast|reduce|gather|scatter|sync|init_process_group|DistributedDataParallel|DDP|FSDP|for_everyone"
@@ -165,7 +166,17 @@ def given_to(call: ast.Call) -> Iterator[ast.expr]:
 
 def made_by(call: ast.Call) -> Iterator[ast.expr]:
     """What a call that can make a file may make: of a renaming the new name."""
-    return iter(call.args[-1:]) if called_name(call) in _RENAMES else given_to(call)
+    if not _renames(call):
+        return given_to(call)
+    named = keyword_value(call, "dst")
+    return iter([named] if named is not None else call.args[-1:])
+
+
+def _renames(call: ast.Call) -> bool:
+    """`os.replace(a, b)`, and `path.replace(b)`; not of text, which takes two, nor with options."""
+    if ast.unparse(call.func) in _RENAMES:
+        return True
+    return called_name(call) in _OF_PATHS and len(call.args) == 1 and not call.keywords
 
 
 def can_make(call: ast.Call) -> bool:
@@ -175,7 +186,7 @@ def can_make(call: ast.Call) -> bool:
         given = [*call.args, *(item.value for item in call.keywords if item.arg == "mode")]
         modes = [item.value for item in given if isinstance(item, ast.Constant) and isinstance(item.value, str)]
         return any(re.fullmatch(r"[wax][bt+]*", mode) for mode in modes)
-    return name in _FOLDERS or name in _WRITES or name in _TREES or name in _RENAMES
+    return name in _FOLDERS or name in _WRITES or name in _TREES or _renames(call)
 
 
 def _makes(call: ast.Call, made: tuple[str, ...], wanted: list[tuple[tuple[str, ...], bool]]) -> bool:

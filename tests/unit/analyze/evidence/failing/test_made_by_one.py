@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from pytracer.analyze.evidence.failing.explained import Explanation, explained
+from pytracer.analyze.evidence.failing.processes.made_by_one import can_make
 from pytracer.report.job import ExceptionReport, PythonFrame
 
 LIBRARY = PythonFrame(function="save", file="/x/site-packages/torch/serialization.py", line=1)
@@ -145,8 +147,13 @@ fit('/x/run', 1, 2)
 
 @pytest.mark.parametrize(
     ("given", "between", "told"),
-    [("partial, path", "pass", True), ("path, partial", "pass", False), ("partial, path", "dist.barrier()", False)],
-    ids=["in place", "away", "after a barrier"],
+    [
+        ("partial, path", "pass", True),
+        ("partial, dst=path", "pass", True),
+        ("path, partial", "pass", False),
+        ("partial, path", "dist.barrier()", False),
+    ],
+    ids=["in place", "by its option", "away", "after a barrier"],
 )
 def test_file_that_one_rank_renames_into_place(given: str, between: str, told: bool, tmp_path: Path) -> None:
     """Written under another name first, as a checkpoint should be; the folder then has a file of a like name."""
@@ -154,3 +161,19 @@ def test_file_that_one_rank_renames_into_place(given: str, between: str, told: b
     source = RENAMED.format(given=given, between=between)
     found = said(tmp_path, source, error, [("fit", 11), ("<module>", 12)])
     assert (found.subject == "only rank 0 makes it (line 5), and rank 1 did not wait for that") == told
+
+
+@pytest.mark.parametrize(
+    ("call", "makes"),
+    [
+        ("os.replace(a, b)", True),
+        ("path.rename(target)", True),
+        ("name.replace('a', 'b')", False),
+        ("dataclasses.replace(a, b=1)", False),
+        ("table.rename(columns=names)", False),
+    ],
+)
+def test_replacing_text_makes_no_file(call: str, makes: bool) -> None:
+    """Nor do a dataclass or a table."""
+    node = ast.parse(call, mode="eval").body
+    assert isinstance(node, ast.Call) and can_make(node) == makes

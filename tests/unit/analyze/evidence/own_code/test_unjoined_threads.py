@@ -25,7 +25,6 @@ static std::unique_ptr<Reader> reader;
 extern "C" void reader_close() { reader->stop(); }
 """
 POOL = """static std::vector<std::thread> threads;
-void start() { std::thread first(run); first.detach(); }
 void drain() {
   for (auto &t : threads) t.join();
 }
@@ -67,10 +66,10 @@ def test_thread_that_nothing_joins(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_threads_in_a_vector_are_joined_in_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A local one that is detached is another matter."""
+    """Of several in one variable."""
     thread = found(POOL, monkeypatch)
     assert thread is not None
-    assert (thread.name, thread.joiners) == ("threads", ("drain() (line 3)",))
+    assert (thread.name, thread.joiners) == ("threads", ("drain() (line 2)",))
 
 
 @pytest.mark.parametrize(
@@ -79,8 +78,11 @@ def test_threads_in_a_vector_are_joined_in_a_loop(monkeypatch: pytest.MonkeyPatc
         READER.replace("std::thread worker_;", "std::thread worker_;\n  std::thread other_;"),
         READER.replace("std::thread worker_;", "std::future<void> worker_;"),
         "void run() {\n  std::thread first(work);\n  std::thread second;\n}\n",
+        f"{READER}void once(int n) {{ std::thread t(work, n); if (n < 0) return; t.join(); }}\n",
+        f"{READER}void start() {{ reader->worker_ = std::thread(work); }}\n",
+        READER.replace("std::thread worker_;", "std::thread worker_, other_;"),
     ],
-    ids=["two", "none", "local ones"],
+    ids=["two", "none", "local ones", "a local one beside it", "set again", "two at once"],
 )
 def test_which_thread_it_was_is_not_guessed(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert found(source, monkeypatch) is None
