@@ -43,9 +43,10 @@ guided.guide("planted", float(sys.argv[2]), Path(sys.argv[3]), Path(sys.argv[4])
 @pytest.mark.slow
 def test_rare_branch_is_found_by_guidance_alone(how: str, seconds: int, found: bool, tmp_path: Path) -> None:
     """It takes a second or two; the same changes without coverage do not find it in several times as many inputs."""
-    aside = tmp_path / "aside"
+    aside, inputs = tmp_path / "aside", tmp_path / "inputs"
+    inputs.mkdir()  # which is emptied for each input
     done = subprocess.run(
-        [sys.executable, "-c", PLANTED, how, str(seconds), str(aside), str(tmp_path)],
+        [sys.executable, "-c", PLANTED, how, str(seconds), str(aside), str(inputs)],
         capture_output=True, text=True, env=clean_environment(), cwd=ROOT, check=False, timeout=250,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
