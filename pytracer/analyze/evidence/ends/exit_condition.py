@@ -21,23 +21,18 @@ def exit_condition(snapshot: Snapshot, stack: Sequence[PythonFrame]) -> str | No
     None where no line of the program on the stack is below a condition.
     """
     own = frames_below_condition(snapshot, stack)
-    words = _below(snapshot, own[-1]) if own else None
+    words = condition_at(snapshot, own[-1]) if own else None
     return f"Line {own[-1].line} {'leads there' if len(own) > 1 else 'does so'} {words}" if words is not None else None
-
-
-def condition_at(snapshot: Snapshot, frame: PythonFrame) -> str | None:
-    """`` where `loss.isnan()` holds (line 11) ``: of the line itself, and of no caller."""
-    return _below(snapshot, frame)
 
 
 def frames_below_condition(snapshot: Snapshot, stack: Sequence[PythonFrame]) -> list[PythonFrame]:
     """The innermost frames of the program, up to the first one that is below a condition; none where none is."""
     own = [frame for frame in stack if not is_library_file(frame.file)][:_MOST_FRAMES]
-    below = next((number for number, frame in enumerate(own) if _below(snapshot, frame) is not None), None)
+    below = next((number for number, frame in enumerate(own) if condition_at(snapshot, frame) is not None), None)
     return own[: below + 1] if below is not None else []
 
 
-def _below(snapshot: Snapshot, frame: PythonFrame) -> str | None:
+def condition_at(snapshot: Snapshot, frame: PythonFrame) -> str | None:
     """`` where `loss.isnan()` holds (line 11) ``: the innermost `if` or `except` of the function around its line."""
     tree = syntax_tree(snapshot, frame)
     if tree is None or frame.line is None:

@@ -7,6 +7,7 @@ from pytracer.analyze.view import ProcessView, is_handler_frame
 from pytracer.decode.types.snapshot import Crash
 from pytracer.report.job import NativeFrame
 
+_AT_EXIT = ("__run_exit_handlers", "__run_on_exit", "_dl_fini", "__cxa_finalize")
 _USE_THREAD_STATE = (
     "_PyErr_",
     "PyErr_",
@@ -16,6 +17,11 @@ _USE_THREAD_STATE = (
     "PyEval_",
     "_PyObject_GC_",
 )
+
+
+def is_at_exit(view: ProcessView) -> bool:
+    """Whether exit() was calling handlers and destructors of static objects."""
+    return any(part in name for name in functions(view) for part in _AT_EXIT)
 
 
 def own_frames(view: ProcessView) -> list[NativeFrame]:

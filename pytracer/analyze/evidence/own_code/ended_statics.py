@@ -13,13 +13,12 @@ import msgspec
 
 from pytracer._text import function_words, list_words
 from pytracer.analyze.evidence.native.fault_function import is_own_frame
-from pytracer.analyze.evidence.native.native_stack import functions, image_name, own_frames
+from pytracer.analyze.evidence.native.native_stack import image_name, is_at_exit, own_frames
 from pytracer.analyze.evidence.own_code.own_libraries import is_own_path
 from pytracer.analyze.evidence.own_code.source_files import sources_beside
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import NativeFrame
 
-_AT_EXIT = ("__run_exit_handlers", "__run_on_exit", "_dl_fini", "__cxa_finalize")
 _OF_PYTHON = re.compile(r"^(Py|_Py)|_dealloc$|^(subtype|object|type)_|^gc")
 _HOLDER = r"(?:py|pybind11)::(?!(?:module|arg|init|class|return|gil|call|buffer_info)\w*\b)\w+"
 _STATIC = re.compile(
@@ -59,7 +58,7 @@ class EndedStatic(msgspec.Struct, frozen=True):
 def ended_static(view: ProcessView) -> EndedStatic | None:
     """None unless exit() destroyed an object of the program's library on this thread, and that called Python."""
     crash, frames = view.crash, own_frames(view)
-    if crash is None or crash.python_stack or not any(part in name for name in functions(view) for part in _AT_EXIT):
+    if crash is None or crash.python_stack or not is_at_exit(view):
         return None
     at = next((place for place, frame in enumerate(frames) if _is_own(frame.image)), None)
     if at is None:

@@ -13,7 +13,7 @@ import msgspec
 
 from pytracer._text import list_words
 from pytracer.analyze.evidence.native.fault_function import is_of_own_image
-from pytracer.analyze.evidence.native.native_stack import functions, own_frames
+from pytracer.analyze.evidence.native.native_stack import is_at_exit, own_frames
 from pytracer.analyze.evidence.own_code.c_text import Function, calls_of, function_around, without_comments
 from pytracer.analyze.evidence.own_code.calling_lines import lines_that_call
 from pytracer.analyze.evidence.own_code.native_source import own_source
@@ -21,7 +21,6 @@ from pytracer.analyze.evidence.own_code.own_libraries import is_own_path
 from pytracer.analyze.naming import LineWords
 from pytracer.analyze.view import ProcessView
 
-_AT_EXIT = ("__run_exit_handlers", "__run_on_exit", "_dl_fini", "__cxa_finalize")
 _DECLARED = re.compile(
     r"(?m)^[ \t]*(?:static\s+|inline\s+)*(?:std::(?:vector|deque|list|unique_ptr|optional)\s*<\s*)?std::thread\s*>?\s+"
     r"(?P<name>\w+)\s*(?:;|\{|=)"
@@ -91,7 +90,7 @@ def unjoined_thread(view: ProcessView) -> UnjoinedThread | None:
         tuple(f"{item.name}() (line {_line(text, item.body)})" for item in joins),
         tuple(f"{item}()" for item in entries),
         tuple(dict.fromkeys(lines_that_call(view, [*names, *entries]))),
-        any(part in function for function in functions(view) for part in _AT_EXIT),
+        is_at_exit(view),
     )
 
 

@@ -5,11 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
-from pytracer.analyze.evidence.failing.autograd.graph_lines import (
-    CUTS,
-    bound_names,
-    head_of,
-)
+from pytracer.analyze.evidence.failing.autograd.graph_lines import bound_names, is_below_cut
 from pytracer.analyze.evidence.failing.expressions import names_in
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.loops import PLAIN_LOOPS, Loop, loops_around
@@ -45,7 +41,7 @@ def carried_graph(at: FailingLine) -> str | None:
     tensors = {
         name: line
         for name, line in carried.items()
-        if name in reached and not _without_graph(loops[0], line)
+        if name in reached and not is_below_cut(loops[0], line)
         if (shape := at.shape(name)) is not None or at.value(name) is None
         if shape is None or not _WHOLE.match(shape.dtype)
     }
@@ -57,14 +53,6 @@ def carried_graph(at: FailingLine) -> str | None:
             f"`{name} = {name}.detach()` at the start of each step (of a tuple, each of its tensors)."
         )
     return _before_loop(at, loops[0])
-
-
-def _without_graph(loop: Loop, line: int) -> bool:
-    """Whether a line is below a `with torch.no_grad()` of the loop."""
-    return any(
-        isinstance(item, ast.With) and item.lineno < line <= (item.end_lineno or 0) and CUTS.search(head_of(item))
-        for item in ast.walk(loop)
-    )
 
 
 def _is_leaf(at: FailingLine, name: str) -> bool:

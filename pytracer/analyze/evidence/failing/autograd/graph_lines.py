@@ -30,6 +30,14 @@ def head_of(item: ast.stmt) -> str:
     return ", ".join(map(ast.unparse, item.items)) if isinstance(item, (ast.With, ast.AsyncWith)) else ast.unparse(item)
 
 
+def is_below_cut(around: ast.AST, line: int) -> bool:
+    """Whether a line of a loop or function is below a `with torch.no_grad()` in it."""
+    return any(
+        isinstance(item, ast.With) and item.lineno < line <= (item.end_lineno or 0) and CUTS.search(head_of(item))
+        for item in ast.walk(around)
+    )
+
+
 def lines_on_the_way(at: FailingLine, loss: str) -> set[int]:
     """Lines of the statements that a value is computed by: of its function, and of those that these call."""
     reached, lines = {loss}, set[int]()

@@ -39,13 +39,7 @@ def autograd_line(at: FailingLine) -> str | None:
     if _NO_GRAPH in at.message:
         return cut_graph(at)
     if _TWICE in at.message:
-        kept, prepared = carried_by_object(at), prepared_graph(at)
-        return (
-            shared_graph(at)
-            or carried_graph(at)
-            or (kept[0] if kept is not None else None)
-            or (prepared.advice if prepared is not None else None)
-        )
+        return shared_graph(at) or carried_graph(at) or _of_object_or_data(at)[0]
     if _IN_PLACE in at.message:
         return changed_in_place(at)
     if _UNUSED in at.message:
@@ -56,13 +50,18 @@ def autograd_line(at: FailingLine) -> str | None:
 
 def carried_subject(at: FailingLine) -> str | None:
     """What the headline says of a graph that an object keeps, or that data have which were computed before."""
-    if _TWICE not in at.message or shared_graph(at) is not None:
+    if _TWICE not in at.message or shared_graph(at) is not None or carried_graph(at) is not None:
         return None
-    kept = carried_by_object(at) if carried_graph(at) is None else None
-    if kept is not None or carried_graph(at) is not None:
-        return kept[1] if kept is not None else None
+    return _of_object_or_data(at)[1]
+
+
+def _of_object_or_data(at: FailingLine) -> tuple[str | None, str | None]:
+    """What to do, and for the headline, of a graph that an object keeps; else of data that have one."""
+    kept = carried_by_object(at)
+    if kept is not None:
+        return kept
     prepared = prepared_graph(at)
-    return prepared.subject if prepared is not None else None
+    return (prepared.advice, prepared.subject) if prepared is not None else (None, None)
 
 
 def _independent(at: FailingLine) -> str | None:

@@ -9,7 +9,7 @@ import ast
 
 import msgspec
 
-from pytracer.analyze.evidence.failing.autograd.graph_lines import CUTS, FREEZES, bound_names, head_of
+from pytracer.analyze.evidence.failing.autograd.graph_lines import CUTS, FREEZES, bound_names, is_below_cut
 from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.imports import imported_as
@@ -75,7 +75,7 @@ def _of_caller(at: FailingLine, frame: PythonFrame) -> list[PreparedGraph]:
         name = variable(item.targets[0])
         if layer is None or name is None or len(places_that_bind(scope, name)) != 1 or loops_around(tree, item.lineno):
             continue
-        if statement is not None and _leads_on(above, item, name, statement) and not _is_below_cut(scope, item.lineno):
+        if statement is not None and _leads_on(above, item, name, statement) and not is_below_cut(scope, item.lineno):
             place, used = at.in_file(frame.file, item.lineno), at.in_file(frame.file, frame.line)
             found.append(PreparedGraph(name, place, source(item.value), layer, used))
     return found
@@ -108,10 +108,3 @@ def _leads_on(above: list[ast.Assign], made: ast.Assign, name: str, statement: a
         names |= {part for target in item.targets for part in bound_names(target)}
     text = ast.unparse(statement)
     return bool(names & {*names_in(statement)}) and not CUTS.search(text)
-
-
-def _is_below_cut(scope: Scope, line: int) -> bool:
-    return any(
-        isinstance(item, ast.With) and item.lineno < line <= (item.end_lineno or 0) and CUTS.search(head_of(item))
-        for item in own_nodes(scope)
-    )

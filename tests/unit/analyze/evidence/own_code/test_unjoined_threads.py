@@ -34,9 +34,8 @@ void drain() {
 def found(source: str, monkeypatch: pytest.MonkeyPatch, *, at_exit: bool = True) -> UnjoinedThread | None:
     """Of a library of the program, below exit() or not."""
     frame = NativeFrame(image="/job/libreader.so", function="Reader::~Reader()")
-    outer = "__run_exit_handlers" if at_exit else "reader_reset"
     monkeypatch.setattr(module, "own_frames", lambda view: [frame])
-    monkeypatch.setattr(module, "functions", lambda view: [frame.function, outer])
+    monkeypatch.setattr(module, "is_at_exit", lambda view: at_exit)
     monkeypatch.setattr(
         module, "own_source", lambda item: (SourceLine(file="/job/reader.cpp", line=3), source.split("\n"))
     )
