@@ -14,11 +14,8 @@ from pytracer.analyze.evidence.lifetime.releases import Release, is_sent, releas
 from pytracer.analyze.evidence.lifetime.saves import save_advice
 from pytracer.analyze.evidence.lifetime.unlocked_use import unlocked_use
 from pytracer.analyze.evidence.operators.operator import find_operator, out_of_compressed, out_of_range
-from pytracer.analyze.evidence.own_code.address_of_temporary import TemporaryAddress, address_of_temporary
-from pytracer.analyze.evidence.own_code.given_address import GivenAddress, given_address
-from pytracer.analyze.evidence.own_code.kept_pointer import KeptPointer, kept_pointer
-from pytracer.analyze.evidence.own_code.returned_address import ReturnedAddress, returned_address
-from pytracer.analyze.evidence.own_code.temporary_pointer import ReturnedPointer, TemporaryPointer, temporary_pointer
+from pytracer.analyze.evidence.own_code.kept_address import by_other_thread, kept_address
+from pytracer.analyze.evidence.own_code.ran_into_freed import ran_into_freed
 from pytracer.analyze.evidence.own_code.unheld_address import unheld_address
 from pytracer.analyze.evidence.phrases import (
     access_verb,
@@ -58,6 +55,8 @@ class FreedMemoryRule(StorageFaultRule[Release | None]):
         """See FaultRule."""
         if view.place is None or view.place.kind != "freed-storage":
             return None
+        if ran_into_freed(view) is not None:
+            return None  # out-of-bounds
         release = release_of(view)
         if (release.kind if release else None) not in self.kinds:
             return None
@@ -67,9 +66,9 @@ class FreedMemoryRule(StorageFaultRule[Release | None]):
         """See FaultRule."""
         view, storage = judgement.views[0], judgement.views[0].storage
         release = release_words(view, judgement.found) if judgement.found is not None else None
-        temporary = _kept_address(view) if release is None else None
+        temporary = kept_address(view) if release is None else None
         moved = moved_view(view, judgement.found)
-        unlocked = unlocked_use(view) if _by_other_thread(view) else None
+        unlocked = unlocked_use(view) if by_other_thread(view) else None
         below = f"; {unlocked.summary}" if unlocked is not None else ""
         where = f"{_where(view)}, {_released(view, release)}{below}"
         if temporary is not None:
@@ -102,7 +101,7 @@ def _behind(view: ProcessView, found: object) -> Behind:
     """Where the memory was allocated and freed, and what kept its address."""
     storage = view.storage
     sites = (storage.allocated, storage.freed) if storage is not None else ()
-    other = _by_other_thread(view)
+    other = by_other_thread(view)
     address, unlocked = (unheld_address(view), unlocked_use(view)) if other else (None, None)
     return Behind.of([], [site.place for site in sites if site is not None], found, address, unlocked)
 
@@ -148,13 +147,13 @@ def _freed(view: ProcessView) -> Origin | None:
 
 def _released(view: ProcessView, release: ReleaseWords | None) -> str:
     if release is not None:
-        freed, other = _freed(view), _by_other_thread(view)
+        freed, other = _freed(view), by_other_thread(view)
         place = freed.place if freed is not None else None
         by = f", on another thread{f' at {place_words(place)}' if place is not None else ''}" if other else ""
         return f"which {release.says}{by}"
     freed = _freed(view)
     place = freed.place if freed else None
-    by = ", by another thread" if _by_other_thread(view) else ""
+    by = ", by another thread" if by_other_thread(view) else ""
     return f"which was released at {place_words(place)}{by}" if place else f"which had been released{by}"
 
 
@@ -198,45 +197,10 @@ def _overwritten(view: ProcessView) -> str | None:
     return "where it was allocated and freed: newer frees have overwritten the record of this storage"
 
 
-def _by_other_thread(view: ProcessView) -> bool:
-    """Whether a thread with Python of its own freed it, and not the one that used it or opened its parallel region."""
-    storage, crash = view.place.storage if view.place else None, view.crash
-    if storage is None or crash is None or not storage.freed_thread:
-        return False
-    opener = view.region_opener.tid if view.region_opener is not None and view.region_python else None
-    user = crash.tid if crash.python_stack else opener
-    return user is not None and storage.freed_thread not in (crash.tid, user)
-
-
-def _kept_address(
-    view: ProcessView,
-) -> TemporaryPointer | ReturnedPointer | KeptPointer | ReturnedAddress | TemporaryAddress | GivenAddress | None:
-    """What has kept the address, and not the tensor."""
-    return (
-        _temporary(view)
-        or kept_pointer(view)
-        or returned_address(view)
-        or address_of_temporary(view)
-        or given_address(view)
-    )
-
-
-def _temporary(view: ProcessView) -> TemporaryPointer | ReturnedPointer | None:
-    """Where the memory was made and freed by the line that is running: within the native function's own call."""
-    storage, frame = view.storage, view.python_frame
-    made = storage.allocated if storage is not None else None
-    freed = storage.freed if storage is not None else None
-    if made is None or freed is None or frame is None or _by_other_thread(view):
-        return None
-    places = [made.place, freed.place]
-    lines = {place.line if place is not None else None for place in places}
-    return temporary_pointer(view) if lines == {frame.line} else None
-
-
 def _advice(view: ProcessView, found: Release | None, release: ReleaseWords | None) -> str:
     frame = view.python_frame
     user = place_words(frame) if frame else "The native code"
-    if _by_other_thread(view) and not is_sent(found):
+    if by_other_thread(view) and not is_sent(found):
         address, unlocked = unheld_address(view), unlocked_use(view)
         held = address.advice if address is not None else unlocked.advice if unlocked is not None else None
         return save_advice(view) or held or _WAIT.format(user)

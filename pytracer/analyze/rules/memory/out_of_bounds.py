@@ -51,6 +51,7 @@ from pytracer.analyze.evidence.operators.state_sizes import small_state
 from pytracer.analyze.evidence.operators.unfit_operands import unfit_operands
 from pytracer.analyze.evidence.own_code.expanded import Expanded, behind_evidence, expanded_behind, expanded_tensor
 from pytracer.analyze.evidence.own_code.passed import computed_advice, layout_advice, length_advice, unfit_clause
+from pytracer.analyze.evidence.own_code.ran_into_freed import ran_into_freed
 from pytracer.analyze.evidence.own_code.unfit_memory import unfit_memory
 from pytracer.analyze.evidence.own_code.wrapped_counts import wrapped_count
 from pytracer.analyze.evidence.phrases import (
@@ -89,6 +90,9 @@ class OutOfBounds(StorageFaultRule[Expanded | None]):
 
     def judge(self, view: ProcessView) -> Judgement[Expanded | None] | None:
         """See FaultRule."""
+        ran = ran_into_freed(view)
+        if ran is not None and wild_jump(view) is None:
+            return Judgement("out-of-bounds", "likely", (view,), ran)
         beside = view.place is not None and view.place.kind in ("past-storage", "before-storage")
         if not beside or wild_jump(view) is not None or (view.place is not None and view.place.found == COMPUTED):
             return None

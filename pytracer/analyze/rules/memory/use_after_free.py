@@ -15,7 +15,8 @@ What to do: keep a reference to the tensor for as long as its memory is used, or
 How it can be wrong: memory that something else mapped into the hole and unmapped again would be blamed on the
 storage that was there before. An access that was counted from a live storage may end in a freed one: where a pointer
 into a live storage was held and the address of the freed one was not, it is likely only; where rows of the live one
-lead exactly there, it is `out-of-bounds`. Small storages are usually not unmapped when freed, so a use of them after
+lead exactly there, or native code that counts an expanded tensor's elements in a row comes by, it is
+`out-of-bounds`. Small storages are usually not unmapped when freed, so a use of them after
 free reads silently. Both ends below `--guard`, where a freed storage stays inaccessible and its memory is used by
 nothing else. The reason is that of the last owner: a pointer may be older. A tensor that is overwritten while a thread
 saves it is no fault at all, and nothing sees it: the file has old and new values.
