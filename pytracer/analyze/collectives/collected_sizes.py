@@ -21,6 +21,7 @@ from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.loops import loops_around
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes
 from pytracer.analyze.naming import line_in
 
@@ -121,7 +122,7 @@ def _adding(held: ast.expr, spot: Spot) -> ast.Call | None:
 def _is_of_model(call: ast.Call, tree: ast.Module) -> bool:
     """Whether parameters or gradients are added, or it is in a loop over them."""
     loops = [item.iter for item in loops_around(tree, call.lineno) if not isinstance(item, ast.While)]
-    parts = (part for item in (*call.args, *loops) for part in ast.walk(item))
+    parts = (part for item in (*call.args, *loops) for part in nodes_of(item))
     return any(isinstance(part, ast.Attribute) and part.attr in _OF_MODELS for part in parts)
 
 
@@ -129,7 +130,7 @@ def _own_size(slice_: Slice, given: ast.expr, results: ast.expr, spot: Spot) -> 
     """`torch.zeros_like(x)` of results that are as large as what this rank passes."""
     made = slice_.made(results, spot, calls=False)
     name = variable(given)
-    for item in ast.walk(made.node) if name is not None and made.spot.scope is spot.scope else ():
+    for item in nodes_of(made.node) if name is not None and made.spot.scope is spot.scope else ():
         if isinstance(item, ast.Call) and item.args and _is_like(item, name or ""):
             return item
     return None

@@ -27,6 +27,7 @@ from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.choices import COMPREHENSIONS, choices_around
 from pytracer.analyze.evidence.syntax.loops import deciding_ifs, last_of, loops_around
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, spans
 from pytracer.analyze.naming import line_in
 from pytracer.analyze.tensors.source_lines import syntax_tree
@@ -227,7 +228,7 @@ def _loops(there: Side, absent: Side, fork: int) -> Iterator[str]:
         beside = absent.way[position].line if position == fork else None
         around = (item for item in loops_around(tree, frame.line) if beside is None or not spans(item, beside))
         lines = [item.lineno for item in around if not has_same_rounds(there, absent, position, item)]
-        for item in ast.walk(scope_of(tree, frame.line)):
+        for item in nodes_of(scope_of(tree, frame.line)):
             if isinstance(item, COMPREHENSIONS) and spans(item, frame.line):
                 lines.append(item.lineno)
         yield from (line_in(frame.file, line, here) for line in lines)
@@ -236,7 +237,7 @@ def _loops(there: Side, absent: Side, fork: int) -> Iterator[str]:
 def _change(by: _Test) -> str:
     """What to do about what is asked."""
     decides = next(
-        (item for item in ast.walk(by.tree) if isinstance(item, ast.If) and item.test is by.test),
+        (item for item in nodes_of(by.tree) if isinstance(item, ast.If) and item.test is by.test),
         ast.copy_location(ast.If(by.test, [ast.Pass()], []), by.test),
     )
     change = change_of_test(decides, by.tree)

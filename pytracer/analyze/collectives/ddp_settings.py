@@ -17,6 +17,7 @@ from pytracer.analyze.collectives.ways import quoted
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
 from pytracer.analyze.evidence.syntax.loops import deciding_ifs
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import scope_of
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
@@ -157,7 +158,7 @@ def _hook_advice(found: DifferingOption, first: ProcessView, second: ProcessView
         (frame.file, item.lineno): tree
         for frame in frames
         if (tree := syntax_tree(view.process.snapshot, frame)) is not None
-        for item in ast.walk(tree)
+        for item in nodes_of(tree)
         if isinstance(item, ast.Call) and called_name(item) in _REGISTER
     }
     if len(places) != 1:

@@ -20,6 +20,7 @@ from pytracer.analyze.collectives.ways import Side, aligned, completed, in_step,
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
 from pytracer.analyze.evidence.syntax.gradients import gradient_tested, is_over_parameters
 from pytracer.analyze.evidence.syntax.loops import LOOPS, Loop, deciding_ifs, last_of, loops_around
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, spans
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.decode.types.snapshot import Collective
@@ -137,7 +138,7 @@ def called_by(side: Side, position: int) -> str:
 
 def _decides_itself(tree: ast.Module, line: int, name: str) -> bool:
     """Whether the line calls it in a comprehension, behind `and`, in a choice, or below a `case`."""
-    on_line = [item for item in ast.walk(tree) if isinstance(item, (ast.expr, ast.stmt)) and spans(item, line)]
+    on_line = [item for item in nodes_of(tree) if isinstance(item, (ast.expr, ast.stmt)) and spans(item, line)]
     if any(isinstance(item, (ast.If, *LOOPS)) and item.lineno == item.body[0].lineno == line for item in on_line):
         return True  # `if late: dist.barrier()`
     withs = [item for item in on_line if isinstance(item, (ast.With, ast.AsyncWith))]
@@ -146,7 +147,7 @@ def _decides_itself(tree: ast.Module, line: int, name: str) -> bool:
     calls = [item for item in on_line if isinstance(item, ast.Call)]
     named = [item for item in calls if called_name(item) == name] or calls
     choices = [item for item in on_line if isinstance(item, _CHOICES)]
-    return any(any(part is call for part in ast.walk(item)) for item in choices for call in named)
+    return any(any(part is call for part in nodes_of(item)) for item in choices for call in named)
 
 
 def _suppresses(item: ast.With | ast.AsyncWith) -> bool:

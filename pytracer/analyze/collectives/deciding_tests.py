@@ -8,6 +8,7 @@ import re
 from pytracer.analyze.evidence.syntax.bindings import bound_value
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import Scope, scope_of
 
 DECIDE = "let one rank decide and broadcast it, or all_reduce() the flag, so that all take the same way."
@@ -35,7 +36,7 @@ def change_of_test(decides: ast.If, tree: ast.Module) -> str:
         return EMPTY
     if DRAWN.search(ast.unparse(decides.test)) is not None:
         return _SEEDS
-    return EMPTY if any(_asks_if_empty(item) for item in ast.walk(decides.test)) else DECIDE
+    return EMPTY if any(_asks_if_empty(item) for item in nodes_of(decides.test)) else DECIDE
 
 
 def _is_no_list(test: ast.expr, scope: Scope, line: int) -> bool:

@@ -21,6 +21,7 @@ from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.loops import deciding_ifs, loops_around
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.reaching import places_that_bind
 from pytracer.analyze.evidence.syntax.scopes import qualified_name, scope_of, spans
 from pytracer.analyze.naming import line_in
@@ -170,7 +171,7 @@ def _fillers(slice_: Slice, files: _Files, choice: _Choice) -> Iterator[tuple[st
         return
     named = [(node, at) for node, at in (*made.through, (made.node, made.spot)) if isinstance(node, _NAMED)]
     for file, tree in files.items():
-        for node in ast.walk(tree):
+        for node in nodes_of(tree):
             filled = _filled(node)
             if filled is None or not isinstance(node, (ast.stmt, ast.expr)):
                 continue
@@ -229,7 +230,7 @@ class _Known(msgspec.Struct, frozen=True):
 
     def _asks_for_it(self, item: ast.If) -> bool:
         """`if name not in TRACKER:`: what is below it runs where it is empty."""
-        return any(_last_name(part) == self.held for part in ast.walk(item.test))
+        return any(_last_name(part) == self.held for part in nodes_of(item.test))
 
 
 def _last_name(node: ast.AST) -> str | None:

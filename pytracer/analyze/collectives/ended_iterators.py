@@ -19,6 +19,7 @@ from pytracer.analyze.evidence.failing.expressions import short, source
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.syntax.loops import deciding_ifs
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.ranks import is_of_rank
 from pytracer.analyze.evidence.syntax.scopes import own_nodes
 from pytracer.analyze.naming import line_in
@@ -49,7 +50,7 @@ def ended_iterator(there: Side, by: Decider) -> EndedIterator | None:
         return None
     files = program_files(snapshot, frames)
     setters = {(item[1].name, item[2]): item for item in _setters(files, kind[0])}
-    calls = [(file, tree, item) for file, tree in files.items() for item in ast.walk(tree) if _calls(item, setters)]
+    calls = [(file, tree, item) for file, tree in files.items() for item in nodes_of(tree) if _calls(item, setters)]
     if len({name for name, _ in setters}) != 1 or len(calls) != 1:
         return None
     (file, method, line), (at, tree, call) = next(iter(setters.values())), calls[0]
@@ -75,7 +76,7 @@ def _setters(files: Mapping[str, ast.Module], owner: ast.ClassDef) -> Iterator[t
     """The methods that set what ends the iteration, apart from those that iterate or begin it, and the line."""
     for test in _end_tests(owner):
         for asked, name in _asked(files, owner, test):
-            file = next((file for file, tree in files.items() if asked in ast.walk(tree)), "")
+            file = next((file for file, tree in files.items() if asked in nodes_of(tree)), "")
             for method in _methods(asked):
                 if method.name in ("__init__", *_ITERATES):
                     continue
@@ -104,8 +105,8 @@ def _ends(item: ast.stmt, method: _Method) -> bool:
 
 def _asked(files: Mapping[str, ast.Module], owner: ast.ClassDef, test: ast.AST) -> Iterator[tuple[ast.ClassDef, str]]:
     """The attributes that a test asks, with their class; of a property or method what that asks."""
-    classes = [item for tree in files.values() for item in ast.walk(tree) if isinstance(item, ast.ClassDef)]
-    for item in ast.walk(test):
+    classes = [item for tree in files.values() for item in nodes_of(tree) if isinstance(item, ast.ClassDef)]
+    for item in nodes_of(test):
         if not isinstance(item, ast.Attribute):
             continue
         of_self = isinstance(item.value, ast.Name) and item.value.id == "self"
@@ -133,7 +134,7 @@ def _sets(item: ast.AST, name: str) -> TypeGuard[ast.stmt]:
     """`self.stop = ...`, `self.bad += 1`, `self.best, self.bad = score, 0`."""
     return isinstance(item, ast.stmt) and isinstance(item, (ast.Assign, ast.AugAssign, ast.AnnAssign)) and any(
         isinstance(part, ast.Attribute) and isinstance(part.ctx, ast.Store) and part.attr == name
-        for part in ast.walk(item)
+        for part in nodes_of(item)
     )  # fmt: skip
 
 
@@ -145,11 +146,11 @@ def _calls(item: ast.AST, setters: Mapping[tuple[str, int], object]) -> TypeGuar
 def _of_one_rank(files: Mapping[str, ast.Module], tree: ast.Module, line: int) -> ast.If | None:
     """A branch on the rank around the line; also by a property that compares it."""
     for item, around in deciding_ifs(tree, line):
-        names = {part.attr for part in ast.walk(item.test) if isinstance(part, ast.Attribute)}
+        names = {part.attr for part in nodes_of(item.test) if isinstance(part, ast.Attribute)}
         properties = [
             part
             for other in files.values()
-            for part in ast.walk(other)
+            for part in nodes_of(other)
             if isinstance(part, ast.FunctionDef) and part.name in names and part.decorator_list
         ]
         by = any(

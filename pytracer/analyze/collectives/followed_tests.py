@@ -15,6 +15,7 @@ from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.constants import is_none
 from pytracer.analyze.evidence.syntax.loops import deciding_ifs
 from pytracer.analyze.evidence.syntax.names import names_of, variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, spans, spans_body
 from pytracer.analyze.naming import line_in
 from pytracer.decode.types.snapshot import Snapshot
@@ -156,7 +157,7 @@ def _not_finite(test: ast.expr, holds: bool) -> bool | None:
         return (wanted == holds) if parts == {wanted} else None
     text = ast.unparse(test)
     asks = [bool(_NOT_FINITE.search(text)), bool(_FINITE.search(text))]
-    plain = not any(isinstance(item, (ast.BoolOp, ast.IfExp, ast.UnaryOp)) for item in ast.walk(test))
+    plain = not any(isinstance(item, (ast.BoolOp, ast.IfExp, ast.UnaryOp)) for item in nodes_of(test))
     if asks[0] == asks[1] or not plain:
         return None
     return holds if asks[0] else not holds

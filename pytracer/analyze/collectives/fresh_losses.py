@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
 from pytracer.analyze.evidence.failing.expressions import short
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, spans
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.decode.types.snapshot import Snapshot
@@ -53,7 +54,7 @@ def fresh_loss(snapshot: Snapshot, frame: PythonFrame) -> FreshLoss | None:
     backward = next((item for item in calls if called_name(item) in _BACKWARD), None)
     if backward is None:
         return None
-    losses = {item.id for item in ast.walk(backward) if isinstance(item, ast.Name)}
+    losses = {item.id for item in nodes_of(backward) if isinstance(item, ast.Name)}
     found = {item.lineno: item for item in _given(tree, own_nodes(scope), losses)}
     if len(found) != 1:
         return None
@@ -61,9 +62,9 @@ def fresh_loss(snapshot: Snapshot, frame: PythonFrame) -> FreshLoss | None:
     return FreshLoss(line, short(ast.unparse(made)))
 
 
-def _given(tree: ast.Module, around: Iterator[ast.AST], losses: set[str]) -> Iterator[ast.expr]:
+def _given(tree: ast.Module, around: Iterable[ast.AST], losses: set[str]) -> Iterator[ast.expr]:
     """What functions of the file return on a branch, and what the function itself has as its loss on one."""
-    for function in ast.walk(tree):
+    for function in nodes_of(tree):
         if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
             for branch in own_nodes(function):
                 if isinstance(branch, (ast.If, ast.ExceptHandler)):
@@ -74,7 +75,7 @@ def _given(tree: ast.Module, around: Iterator[ast.AST], losses: set[str]) -> Ite
 
 
 def _returned(function: ast.AST, branch: ast.AST) -> Iterator[ast.expr]:
-    for item in ast.walk(branch):
+    for item in nodes_of(branch):
         if isinstance(item, ast.Return) and item.value is not None and _is_fresh(item.value):
             yield item.value
     names = {variable(item.value) for item in own_nodes(function) if isinstance(item, ast.Return) and item.value}
@@ -82,7 +83,7 @@ def _returned(function: ast.AST, branch: ast.AST) -> Iterator[ast.expr]:
 
 
 def _assigned(branch: ast.AST) -> Iterator[tuple[str | None, ast.expr]]:
-    for item in ast.walk(branch):
+    for item in nodes_of(branch):
         if isinstance(item, ast.Assign) and len(item.targets) == 1 and _is_fresh(item.value):
             yield variable(item.targets[0]), item.value
 

@@ -20,6 +20,7 @@ from pytracer.analyze.evidence.slicing.spots import Made, Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.imports import imported_as
 from pytracer.analyze.evidence.syntax.names import names_of, variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.ranks import is_of_rank
 from pytracer.analyze.evidence.syntax.scopes import own_nodes
 from pytracer.analyze.evidence.syntax.sharing import may_share
@@ -73,7 +74,7 @@ def local_number(
 def _number(slice_: Slice, at: Spot, test: ast.expr, here: str | None, hops: int = _MOST_CALLS) -> LocalNumber | None:
     """Of a condition at a place, or of those by which a function of the program decides that it calls."""
     for name in names_of(test):
-        node = next((item for item in ast.walk(test) if variable(item) == name), None)
+        node = next((item for item in nodes_of(test) if variable(item) == name), None)
         made = slice_.made(node, at, calls=True) if node is not None else None
         if made is None or is_shared(slice_, name, at) or _is_shared_there(slice_, made):
             continue
@@ -97,7 +98,7 @@ def _item_of(test: ast.expr, name: str, made: Made) -> tuple[str, Made] | None:
     if not isinstance(made.node, ast.Dict):
         return None
     asked = next(
-        (item for item in ast.walk(test) if isinstance(item, ast.Subscript) and variable(item.value) == name), None
+        (item for item in nodes_of(test) if isinstance(item, ast.Subscript) and variable(item.value) == name), None
     )
     if asked is None:
         return None
@@ -108,7 +109,7 @@ def _item_of(test: ast.expr, name: str, made: Made) -> tuple[str, Made] | None:
         if ast.unparse(key) == ast.unparse(asked.slice)
         or (len(made.node.keys) == 1 and not isinstance(asked.slice, ast.Constant))
     ]
-    sets = (item for item in ast.walk(made.spot.tree) if isinstance(item, ast.Subscript))
+    sets = (item for item in nodes_of(made.spot.tree) if isinstance(item, ast.Subscript))
     if any(isinstance(item.ctx, ast.Store) and variable(item.value) == name for item in sets):
         return None  # it has more entries
     return (source(asked), structs.replace(made, node=pairs[0])) if len(pairs) == 1 else None
@@ -116,7 +117,7 @@ def _item_of(test: ast.expr, name: str, made: Made) -> tuple[str, Made] | None:
 
 def _asked_inside(slice_: Slice, test: ast.expr, at: Spot) -> Iterator[tuple[Spot, ast.expr]]:
     """The conditions of the functions that are called, and what these return, with their places."""
-    for call in (item for item in ast.walk(test) if isinstance(item, ast.Call)):
+    for call in (item for item in nodes_of(test) if isinstance(item, ast.Call)):
         found = slice_.function(call, at)
         if found is None:
             continue
@@ -147,14 +148,14 @@ def _added_up(slice_: Slice, made: Made) -> ast.AST | None:
     """`total += loss.item()` above, of `total / n`; also `loss.item() / n` itself."""
     if not isinstance(made.node, ast.BinOp):
         return None
-    if any(_takes_number(item) for item in ast.walk(made.node)):
+    if any(_takes_number(item) for item in nodes_of(made.node)):
         return made.node
     names = names_of(made.node)
     if any(is_shared(slice_, name, made.spot) for name in names):
         return None
     for item in own_nodes(made.spot.scope):
         sets = isinstance(item, ast.AugAssign) and variable(item.target) in names
-        if sets and any(_takes_number(part) for part in ast.walk(item)):
+        if sets and any(_takes_number(part) for part in nodes_of(item)):
             return item
     return None
 
@@ -165,7 +166,7 @@ def _taken_by(test: ast.expr, name: str, made: Made) -> ast.AST | None:
     computed = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and called_name(node) in _OF_ALL
     if not computed or imported_as(made.spot.tree, node.func) is not None:  # type: ignore[attr-defined]
         return None
-    for item in ast.walk(test):
+    for item in nodes_of(test):
         if not isinstance(item, ast.Call):
             continue
         of = item.func.value if _takes_number(item) else item.args[0] if called_name(item) == "float" else None  # type: ignore[attr-defined]
@@ -178,7 +179,7 @@ def _asks_plainly(slice_: Slice, test: ast.expr, spot: Spot) -> bool:
     """Whether what the condition calls is known, and shares nothing, and it does not go by the rank itself."""
     if is_of_rank(test):
         return False  # which says more
-    for call in (item for item in ast.walk(test) if isinstance(item, ast.Call)):
+    for call in (item for item in nodes_of(test) if isinstance(item, ast.Call)):
         own = slice_.function(call, spot)
         if own is None and called_name(call) not in _PLAIN:
             return False

@@ -22,6 +22,7 @@ from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.ranks import is_of_rank, one_rank_number
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, spans
 from pytracer.analyze.evidence.waits.polled_paths import asked_paths, own_path
@@ -89,7 +90,7 @@ def made_meanwhile(there: Side, by: Decider) -> MadeMeanwhile | None:
 def _asked(slice_: Slice, test: ast.expr, spot: Spot) -> Iterator[tuple[ast.expr, Spot]]:
     """The paths of a condition, also of a variable that has the answer."""
     yield from ((path, at) for path, at, lists in asked_paths(slice_, test, spot) if not lists)
-    for item in ast.walk(test):
+    for item in nodes_of(test):
         made = slice_.made(item, spot, calls=True) if isinstance(item, (ast.Name, ast.Attribute)) else None
         if made is not None and isinstance(made.node, ast.Call):
             yield from ((path, at) for path, at, lists in asked_paths(slice_, made.node, made.spot) if not lists)

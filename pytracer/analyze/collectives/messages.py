@@ -21,6 +21,7 @@ from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.leaving import obstacles
 from pytracer.analyze.evidence.syntax.lines import names_of_line
 from pytracer.analyze.evidence.syntax.loops import loops_around
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of
 from pytracer.analyze.naming import line_in
 from pytracer.analyze.tensors.source_lines import syntax_tree
@@ -246,9 +247,9 @@ def _by_rank(view: ProcessView, call: Collective) -> Iterator[str]:
 
 def _function_by_rank(tree: ast.Module, head: ast.expr) -> str | None:
     """`` line 16 (`return 6 if rank == 0 else 5`) ``: of the function in the file that the head of a loop calls."""
-    for item in ast.walk(head):
+    for item in nodes_of(head):
         name = called_name(item) if isinstance(item, ast.Call) else None
-        found = [part for part in ast.walk(tree) if isinstance(part, ast.FunctionDef) and part.name == name]
+        found = [part for part in nodes_of(tree) if isinstance(part, ast.FunctionDef) and part.name == name]
         for part in own_nodes(found[0]) if len(found) == 1 else ():
             if isinstance(part, ast.Return) and part.value is not None and _RANK.search(ast.unparse(part.value)):
                 return f"line {part.lineno} (`{short(ast.unparse(part))}`)"
@@ -264,7 +265,7 @@ def _chosen_by_rank(tree: ast.Module, frame: PythonFrame, name: str) -> int | No
             continue
         if not any(isinstance(part, ast.Name) and part.id == name for part in item.targets):
             continue
-        tests = [part.test for part in ast.walk(item.value) if isinstance(part, ast.IfExp)]
+        tests = [part.test for part in nodes_of(item.value) if isinstance(part, ast.IfExp)]
         if any(_RANK.search(ast.unparse(test)) for test in tests):
             return item.lineno
     return None

@@ -12,11 +12,11 @@ from pytracer.analyze.collectives.call_sites import numbered_calls, site_of
 from pytracer.analyze.collectives.description import place_of
 from pytracer.analyze.collectives.rank_branches import RankBranch, rank_branch_of
 from pytracer.analyze.collectives.same_rounds import has_same_rounds
-from pytracer.analyze.collectives.stop_flags import breaks
 from pytracer.analyze.collectives.ways import Side, in_step, quoted
 from pytracer.analyze.evidence.syntax.calls import calls_on, passed_values
-from pytracer.analyze.evidence.syntax.loops import Loop
+from pytracer.analyze.evidence.syntax.loops import Loop, breaks
 from pytracer.analyze.evidence.syntax.names import names_of, variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, spans
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.report.job import PythonFrame
@@ -93,7 +93,7 @@ def _common(tree: ast.Module, loop: Loop, line: int) -> Iterator[ast.If]:
     shared = {name for call in calls_on(tree, line) for item in passed_values(call) for name in names_of(item)}
     for item in own_nodes(loop):
         ends = isinstance(item, ast.If) and item.lineno > line and any(breaks(loop, part) for part in item.body)
-        if ends and isinstance(item, ast.If) and any(variable(part) in shared for part in ast.walk(item.test)):
+        if ends and isinstance(item, ast.If) and any(variable(part) in shared for part in nodes_of(item.test)):
             yield item
 
 

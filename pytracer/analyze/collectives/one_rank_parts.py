@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from pytracer._text import list_words
 from pytracer.analyze.collectives.ways import quoted
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.ranks import rank_branch
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, withs_around
 from pytracer.analyze.naming import line_in
@@ -62,7 +63,7 @@ def writing_lines(snapshot: Snapshot, branch: ast.If, at: PythonFrame, inside: S
     found = [line_words for frame in (at, *inside) for line_words in _lines(snapshot, frame, at, branch)]
     if not 0 < len(found) <= _MOST:
         return None
-    calls = (item for item in ast.walk(branch) if isinstance(item, ast.Call) and item.lineno > (at.line or 0))
+    calls = (item for item in nodes_of(branch) if isinstance(item, ast.Call) and item.lineno > (at.line or 0))
     printed = any(called_name(item) == "print" for item in calls)
     return list_words([*(["the printing of its result"] if printed else []), *found])
 

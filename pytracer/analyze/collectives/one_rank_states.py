@@ -21,6 +21,7 @@ from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.rank_sides import RankSide, rank_side
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.syntax.loops import Loop
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.ranks import is_for_one_rank
 from pytracer.analyze.evidence.syntax.scopes import Scope, scope_of, spans
 from pytracer.analyze.naming import line_in
@@ -195,7 +196,7 @@ def _where(change: _Change, side: RankSide) -> str:
 def _changes(files: Mapping[str, ast.Module], state: AskedState) -> Iterator[_Change]:
     """The statements that set it or add to it."""
     for file, tree in files.items():
-        for item in ast.walk(tree):
+        for item in nodes_of(tree):
             if not isinstance(item, (ast.Assign, ast.AugAssign, ast.AnnAssign)) or item.value is None:
                 continue
             for value in _values(item, state, tree):

@@ -22,6 +22,7 @@ from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value, p
 from pytracer.analyze.evidence.syntax.imports import imported_as
 from pytracer.analyze.evidence.syntax.loops import deciding_ifs
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.ranks import is_for_one_rank, one_rank_words
 from pytracer.analyze.evidence.syntax.reaching import reaching
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, parameters, scope_of, spans, spans_body
@@ -106,12 +107,12 @@ def one_rank_value(
     """
     slice_ = Slice(snapshot, frames)
     spot = slice_.spot(depth)
-    if spot is None or any(is_for_one_rank(item) is not None for item in ast.walk(test) if isinstance(item, ast.expr)):
+    if spot is None or any(is_for_one_rank(item) is not None for item in nodes_of(test) if isinstance(item, ast.expr)):
         return None
     around = (item for item, is_around in deciding_ifs(spot.tree, line) if is_around)
     if any(is_for_one_rank(item.test) is not None for item in around):
         return None  # the others never ask
-    names = dict.fromkeys(name for item in ast.walk(test) if (name := variable(item)) is not None)
+    names = dict.fromkeys(name for item in nodes_of(test) if (name := variable(item)) is not None)
     for name in names:
         found = _Walk(slice_).of_name(name, structs.replace(spot, line=line))
         if not isinstance(found, _Found):
@@ -268,7 +269,7 @@ def _shared_by(call: ast.Call, name: str, tree: ast.Module) -> Literal["one", "a
 
 
 def _holds(value: ast.AST, name: str) -> bool:
-    return any(variable(item) == name for item in ast.walk(value))
+    return any(variable(item) == name for item in nodes_of(value))
 
 
 def _root(call: ast.Call) -> str:

@@ -24,6 +24,7 @@ from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.gradients import is_gradient, tested_for_none
 from pytracer.analyze.evidence.syntax.loops import COMPREHENSIONS, deciding_ifs, last_of
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes
 from pytracer.analyze.naming import line_in
 from pytracer.report.job import PythonFrame
@@ -177,7 +178,7 @@ class _Packed:
 
 
 def _may_be_gradient(node: ast.AST) -> bool:
-    return any(is_gradient(item) or isinstance(item, ast.Name) for item in ast.walk(node))
+    return any(is_gradient(item) or isinstance(item, ast.Name) for item in nodes_of(node))
 
 
 def _owner(node: ast.expr) -> str | None:

@@ -37,6 +37,7 @@ from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
 from pytracer.analyze.evidence.syntax.comprehension_loops import rounds_around
 from pytracer.analyze.evidence.syntax.loops import LOOPS, Loop, deciding_ifs, loops_around
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import scope_of, spans
 from pytracer.analyze.naming import line_in
 from pytracer.analyze.tensors.source_lines import syntax_tree
@@ -124,7 +125,7 @@ def _in_handler(one: Side, other: Side, at: int) -> Parting | None:
 
 def _handler_line(tree: ast.Module, name: str) -> int | None:
     """Of `signal.signal(signal.SIGUSR1, save)`."""
-    for item in ast.walk(tree):
+    for item in nodes_of(tree):
         if not isinstance(item, ast.Call) or len(item.args) < 2:
             continue
         sets = ast.unparse(item.func) in ("signal.signal", "signal")
@@ -283,7 +284,7 @@ def _left_by(inside: Side, outside: Side, at: int, loop: Loop) -> Parting | None
     if not sure:
         return Parting(f"{capital(outside.name)} may have left {left}; {inside.name} was still in it. {agree}")
     values = tested_words(inside, outside, at, loop, out[1])
-    plain = flag is None and not any(isinstance(item, ast.BoolOp) for item in ast.walk(out[1]))
+    plain = flag is None and not any(isinstance(item, ast.BoolOp) for item in nodes_of(out[1]))
     number = local_number(snapshot, inside.way[::-1], len(inside.way) - 1 - at, *out) if plain else None
     own = f", by a `{number.name}` of its own" if number is not None and not values else ""
     said = f"{outside.name} had left {left}{values}{own}"

@@ -24,6 +24,7 @@ from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.polling import PollingLoop, answer_of, polling_loop
 from pytracer.analyze.evidence.syntax.scopes import qualified_name, spans
 from pytracer.analyze.evidence.waits.waits import program_stack
@@ -113,9 +114,9 @@ class PolledWork(msgspec.Struct, frozen=True):
         """The variables that the loop asks as they are, and that no part of its own goes through."""
         inside = {
             variable(part)
-            for item in ast.walk(self.loop.loop)
+            for item in nodes_of(self.loop.loop)
             if isinstance(item, (ast.For, ast.comprehension))
-            for part in ast.walk(item.target)
+            for part in nodes_of(item.target)
         }
         return {variable(item) for item in self.loop.objects} - inside
 
@@ -158,7 +159,7 @@ def _answers(files: Mapping[str, ast.Module]) -> dict[str, Spot]:
     functions = [
         (file, tree, item)
         for file, tree in files.items()
-        for item in ast.walk(tree)
+        for item in nodes_of(tree)
         if isinstance(item, ast.FunctionDef)
     ]
     named = Counter(item.name for _, _, item in functions)

@@ -21,6 +21,7 @@ from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
 from pytracer.analyze.evidence.syntax.loops import deciding_ifs, last_of
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.ranks import comes_alone, is_for_one_rank, one_rank_words, opposite
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, spans, spans_body
 from pytracer.analyze.naming import line_in, place_words, short_file
@@ -207,7 +208,7 @@ def _unwrapped(view: ProcessView, call: Collective) -> str:
         return _UNWRAPPED
     defined = {getattr(item, "name", None) for item in tree.body}
     imported = {
-        part.asname or part.name for item in ast.walk(tree) if isinstance(item, _IMPORTS) for part in item.names
+        part.asname or part.name for item in nodes_of(tree) if isinstance(item, _IMPORTS) for part in item.names
     }
     called = {variable(item.func) for item in calls_on(tree, frame.line)} - {None}
     own = called - defined - imported - _BUILT_IN
@@ -278,7 +279,7 @@ def _between(tree: ast.Module, branch: ast.If, line: int) -> tuple[int, int] | N
     """The lines of what runs after a branch that leaves, and before a line, in the block that both are in."""
     blocks = [
         block
-        for item in ast.walk(tree)
+        for item in nodes_of(tree)
         for name in ("body", "orelse", "finalbody")
         if isinstance(block := getattr(item, name, None), list) and branch in block
     ]
@@ -299,14 +300,14 @@ def asks_rank(tree: ast.Module, branch: ast.If) -> bool:
     if _RANK.search(_without_trivial(branch.test)):
         return True
     scope = scope_of(tree, branch.lineno)
-    for item in ast.walk(branch.test):
+    for item in nodes_of(branch.test):
         if isinstance(item, ast.Name):
             bound = [value for line, value in lines_that_bind(scope, item.id) if line < branch.lineno]
             values = [part for value in bound if value is not None for part in _asked(tree, branch.test, item, value)]
             texts = [ast.unparse(value) for value in values]
         elif isinstance(item, ast.Call):
             named = [
-                part for part in ast.walk(tree) if isinstance(part, ast.FunctionDef) and part.name == called_name(item)
+                part for part in nodes_of(tree) if isinstance(part, ast.FunctionDef) and part.name == called_name(item)
             ]
             own = [part for part in own_nodes(named[0]) if isinstance(part, ast.Return)] if len(named) == 1 else []
             texts = [ast.unparse(part.value) for part in own if part.value is not None]
@@ -319,7 +320,7 @@ def asks_rank(tree: ast.Module, branch: ast.If) -> bool:
 
 def _asked(tree: ast.Module, test: ast.expr, name: ast.Name, made: ast.AST) -> list[ast.AST]:
     """What a variable is made of; of an attribute of an object what that was given for it, and nothing it counts."""
-    of_it = [item for item in ast.walk(test) if isinstance(item, ast.Attribute) and item.value is name]
+    of_it = [item for item in nodes_of(test) if isinstance(item, ast.Attribute) and item.value is name]
     if not of_it or not isinstance(made, ast.Call):
         return [made]
     return [*held_values(tree, of_it[0], made)]
@@ -328,7 +329,7 @@ def _asked(tree: ast.Module, test: ast.expr, name: ast.Name, made: ast.AST) -> l
 def _without_trivial(test: ast.expr) -> str:
     """Its text without what is the same on all ranks of a job: `local_rank != -1`, `rank is not None`."""
     text = ast.unparse(test)
-    for item in ast.walk(test):
+    for item in nodes_of(test):
         if isinstance(item, ast.Compare) and len(item.ops) == 1:
             value = ast.unparse(item.comparators[0])
             least = value == "0" and isinstance(item.ops[0], (ast.GtE, ast.Lt))

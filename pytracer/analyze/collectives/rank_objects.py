@@ -24,6 +24,7 @@ from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value, p
 from pytracer.analyze.evidence.syntax.imports import imported_as
 from pytracer.analyze.evidence.syntax.loops import deciding_ifs
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.ranks import is_of_rank
 from pytracer.analyze.evidence.syntax.scopes import class_named, own_nodes, parameters
 from pytracer.analyze.naming import line_in
@@ -107,7 +108,7 @@ def decided_by_rank(
 
 def _asked(test: ast.expr) -> Iterator[ast.Attribute]:
     """`bar.n`, and `timer.due` of `timer.due()`."""
-    for item in ast.walk(test):
+    for item in nodes_of(test):
         if isinstance(item, ast.Attribute) and variable(item.value) is not None:
             yield item
 
@@ -180,7 +181,7 @@ def _depends(slice_: Slice, value: ast.expr, spot: Spot) -> bool:
     """Whether the rank is in an expression, or in what one of its variables was made of."""
     if is_of_rank(value) or _FLAG.search(ast.unparse(value)) is not None:
         return True
-    names = [item for item in ast.walk(value) if isinstance(item, (ast.Name, ast.Attribute))]
+    names = [item for item in nodes_of(value) if isinstance(item, (ast.Name, ast.Attribute))]
     made = (slice_.made(item, spot, calls=True).node for item in names if isinstance(item.ctx, ast.Load))
     return any(isinstance(item, (ast.Compare, ast.UnaryOp, ast.BoolOp)) and is_of_rank(item) for item in made)
 
@@ -238,7 +239,7 @@ class _Class:
                     continue
                 for decides, around in deciding_ifs(self._spot.tree, item.lineno):
                     own = method.name == "__init__" and _is_named(decides.test, parameter)
-                    if own or any(_reads(part, held) for part in ast.walk(decides.test)):
+                    if own or any(_reads(part, held) for part in nodes_of(decides.test)):
                         where = "below" if around else "behind"
                         head = f"`if {source(decides.test)}:` ({self._line(decides.lineno)})"
                         kind: _Kind = "counted" if isinstance(item, ast.AugAssign) else "set"
@@ -263,7 +264,7 @@ def _reads(node: ast.AST, held: frozenset[str]) -> bool:
 
 def _sets(statement: ast.Assign | ast.AugAssign, name: str) -> bool:
     targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-    return any(_own(item) == name for target in targets for item in ast.walk(target))
+    return any(_own(item) == name for target in targets for item in nodes_of(target))
 
 
 def _element(value: ast.AST | None, index: int | None) -> ast.AST | None:
@@ -277,6 +278,6 @@ def _is_named(value: ast.AST | None, name: str) -> bool:
     """Whether a parameter is all that an expression depends on: `rank`, `not disable`, `rank == 0`."""
     if value is None:
         return False
-    return any(isinstance(item, ast.Name) and item.id == name for item in ast.walk(value)) and not any(
-        isinstance(item, ast.Call) for item in ast.walk(value)
+    return any(isinstance(item, ast.Name) and item.id == name for item in nodes_of(value)) and not any(
+        isinstance(item, ast.Call) for item in nodes_of(value)
     )

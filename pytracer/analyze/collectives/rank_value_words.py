@@ -9,6 +9,7 @@ from pytracer.analyze.collectives.deciding_tests import DRAWN
 from pytracer.analyze.collectives.rank_values import RANK, Compared, RankValue, passed_argument
 from pytracer.analyze.evidence.failing.expressions import as_written, short
 from pytracer.analyze.evidence.slicing.spots import Spot
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.naming import line_in
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Collective
@@ -94,7 +95,7 @@ def _place(compared: Compared, spot: Spot, line: int) -> str:
 
 def _text_of(spot: Spot, line: int) -> str:
     """The head of the statement at a line."""
-    found = [item for item in ast.walk(spot.tree) if isinstance(item, ast.stmt) and item.lineno == line]
+    found = [item for item in nodes_of(spot.tree) if isinstance(item, ast.stmt) and item.lineno == line]
     return _head(found[0]) if found else ""
 
 

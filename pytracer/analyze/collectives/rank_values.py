@@ -25,6 +25,7 @@ from pytracer.analyze.evidence.syntax.bindings import lines_that_bind, lines_tha
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on, keyword_value, passed_values
 from pytracer.analyze.evidence.syntax.loops import deciding_ifs
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes, scope_of
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Collective
@@ -188,7 +189,7 @@ def _outer(node: ast.AST, spot: Spot) -> tuple[ast.AST, Spot] | None:
     if spot.depth is not None or spot.call is not None or lines_that_bind(function, name.id):
         return None
     calls = [
-        item for item in ast.walk(spot.tree) if isinstance(item, ast.Call) and variable(item.func) == function.name
+        item for item in nodes_of(spot.tree) if isinstance(item, ast.Call) and variable(item.func) == function.name
     ]
     value = argument_of(calls[0], function, name.id) if len(calls) == 1 else None
     if value is None:

@@ -20,6 +20,7 @@ from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.comprehension_loops import rounds_around
 from pytracer.analyze.evidence.syntax.loops import Loop, loops_around
 from pytracer.analyze.evidence.syntax.names import names_of, variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes, scope_of, spans
 from pytracer.analyze.naming import line_in, short_file
 from pytracer.analyze.tensors.source_lines import syntax_tree
@@ -131,7 +132,7 @@ def _resumed(snapshot: Snapshot, frame: PythonFrame, equal: EqualHeads) -> tuple
         name = variable(call.args[0])
         other = name is not None and name not in equal.names
         bound = bound_value(scope_of(tree, loop.lineno), name or "", loop.lineno) if other else None
-        if bound is None or bound[1] is None or not any(isinstance(item, ast.Call) for item in ast.walk(bound[1])):
+        if bound is None or bound[1] is None or not any(isinstance(item, ast.Call) for item in nodes_of(bound[1])):
             continue
         made, text = quoted(snapshot, frame, bound[0]), quoted(snapshot, frame, loop.lineno)
         return f"line {loop.lineno} ({text})", f"begins at another `{name}` there (line {bound[0]}: {made})"
@@ -280,15 +281,15 @@ def _has_comprehension(tree: ast.Module, line: int) -> bool:
     return any(
         isinstance(item, (ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp))
         and spans(item, line)
-        and any(isinstance(part, ast.Call) for part in ast.walk(getattr(item, "elt", None) or item.value))  # type: ignore[union-attr]
-        for item in ast.walk(tree)
+        and any(isinstance(part, ast.Call) for part in nodes_of(getattr(item, "elt", None) or item.value))  # type: ignore[union-attr]
+        for item in nodes_of(tree)
     )
 
 
 def _is_over_own(loop: ast.For | ast.AsyncFor | ast.While) -> bool:
     """`for layer in self.layers`: of a forward() those of the model, as many on all ranks."""
     return not isinstance(loop, ast.While) and any(
-        isinstance(item, ast.Name) and item.id == "self" for item in ast.walk(loop.iter)
+        isinstance(item, ast.Name) and item.id == "self" for item in nodes_of(loop.iter)
     )
 
 
@@ -305,7 +306,7 @@ def counts_numbers(loop: Loop) -> bool:
     call = None if isinstance(loop, ast.While) else loop.iter
     if not isinstance(call, ast.Call) or called_name(call) != "range":
         return False
-    return not any(isinstance(part, ast.Call) for item in call.args for part in ast.walk(item))
+    return not any(isinstance(part, ast.Call) for item in call.args for part in nodes_of(item))
 
 
 def is_fixed(loop: ast.For | ast.AsyncFor | ast.While) -> bool:

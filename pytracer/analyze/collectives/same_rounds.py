@@ -15,6 +15,7 @@ from pytracer.analyze.evidence.slicing.spots import Made, Spot
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value, without_wrappers
 from pytracer.analyze.evidence.syntax.gradients import is_over_parameters
 from pytracer.analyze.evidence.syntax.loops import Loop
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.journal import CommandLine, Loader
@@ -100,7 +101,7 @@ def _loader_of(call: ast.Call, spot: Spot, mine: list[Loader], theirs: list[Load
     """The records of a `DataLoader(...)`: the only one, the one in the same place, or the only one that differs."""
     if len(mine) != len(theirs):
         return None
-    calls = [item for item in ast.walk(spot.tree) if isinstance(item, ast.Call) and called_name(item) == "DataLoader"]
+    calls = [item for item in nodes_of(spot.tree) if isinstance(item, ast.Call) and called_name(item) == "DataLoader"]
     own = [item for item in own_nodes(spot.scope) if isinstance(item, ast.Call) and item in calls]
     pairs = list(zip(mine, theirs, strict=True))
     if len(calls) == len(own) == len(pairs) and call in own:

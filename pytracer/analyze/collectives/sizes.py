@@ -24,6 +24,7 @@ from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Made, Spot
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Collective
 
@@ -236,7 +237,7 @@ def _made_advice(first: Side, second: Side, dimension: int) -> str | None:
 
 
 def _makes_loader(spot: Spot) -> bool:
-    return any(isinstance(item, ast.Call) and called_name(item) == "DataLoader" for item in ast.walk(spot.tree))
+    return any(isinstance(item, ast.Call) and called_name(item) == "DataLoader" for item in nodes_of(spot.tree))
 
 
 def _shaped(line: FailingLine, node: ast.AST, spot: Spot, number: int) -> Made:
@@ -296,7 +297,7 @@ def _chosen_by_data(view: ProcessView, call: Collective) -> str | None:
 
 def _selections(made: Made) -> Iterator[str]:
     """`keep` of `boxes[keep]`, where it is a comparison; `nonzero`."""
-    for item in ast.walk(made.node):
+    for item in nodes_of(made.node):
         if isinstance(item, ast.Call) and called_name(item) in SELECTING:
             yield called_name(item) or ""
         if isinstance(item, ast.Subscript) and isinstance(item.slice, ast.Name):

@@ -19,6 +19,7 @@ from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import calls_on, keyword_value
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.naming import line_in
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Collective
@@ -110,7 +111,7 @@ def _others(at: Spot, name: str) -> Iterator[int]:
     twice = [item for item in calls_on(at.tree, at.line) if len(_places(item, name)) > 1]
     for own in twice[:1]:
         places = _places(own, name)
-        for item in ast.walk(at.tree):
+        for item in nodes_of(at.tree):
             if not isinstance(item, ast.Call) or item is own or ast.unparse(item.func) != ast.unparse(own.func):
                 continue
             given = {ast.unparse(item.args[place]) for place in places if place < len(item.args)}

@@ -11,9 +11,10 @@ import msgspec
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name
-from pytracer.analyze.evidence.syntax.loops import LOOPS, Loop, deciding_ifs
+from pytracer.analyze.evidence.syntax.loops import Loop, breaks, deciding_ifs
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.ranks import comes_alone, one_rank_words
-from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, spans, spans_body
+from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, spans_body
 from pytracer.analyze.naming import line_in
 
 _CLOCK = re.compile(
@@ -38,12 +39,6 @@ def way_out(loop: Loop) -> tuple[int, ast.expr] | None:
     tests = [item for item in inside if isinstance(item, ast.If) and any(part is leaving[0] for part in item.body)] \
         if len(leaving) == 1 else []  # fmt: skip
     return (tests[0].lineno, tests[0].test) if len(tests) == 1 else None
-
-
-def breaks(loop: Loop, item: ast.AST) -> bool:
-    """Whether it is a `break` of that loop, and not of one inside."""
-    inner = (part for part in own_nodes(loop) if isinstance(part, LOOPS))
-    return isinstance(item, ast.Break) and not any(spans(part, item.lineno) for part in inner)
 
 
 def stop_flag(files: Mapping[str, ast.Module], file: str, line: int, test: ast.expr) -> StopFlag | None:
@@ -75,7 +70,7 @@ def stop_flag(files: Mapping[str, ast.Module], file: str, line: int, test: ast.e
 def _same_variable(tree: ast.Module, setter: ast.stmt | ast.expr, name: str, scope: ast.AST) -> bool:
     """Of a plain name: in the same function, or declared there as one of outside."""
     own = scope_of(tree, setter.lineno)
-    outer = any(isinstance(item, (ast.Global, ast.Nonlocal)) and name in item.names for item in ast.walk(own))
+    outer = any(isinstance(item, (ast.Global, ast.Nonlocal)) and name in item.names for item in nodes_of(own))
     return own is scope or outer or isinstance(setter, ast.Call)
 
 
@@ -93,7 +88,7 @@ def _of_handler(tree: ast.Module, call: ast.Call, where: str) -> StopFlag:
 def _reads_clock(tree: ast.Module, line: int, test: ast.expr) -> bool:
     texts = [ast.unparse(test)]
     scope = scope_of(tree, line)
-    for item in ast.walk(test):
+    for item in nodes_of(test):
         if isinstance(item, ast.Name):
             above = [(at, value) for at, value in lines_that_bind(scope, item.id) if at < line and value is not None]
             texts += [ast.unparse(value) for at, value in above if at == max(number for number, _ in above)]
@@ -114,7 +109,7 @@ def _flag_name(test: ast.expr) -> str | None:
 
 def _setters(tree: ast.Module, name: str) -> Iterator[ast.stmt | ast.expr]:
     """What can make it true; of an event `set()`."""
-    for item in ast.walk(tree):
+    for item in nodes_of(tree):
         if isinstance(item, (ast.Assign, ast.AugAssign, ast.AnnAssign)):
             targets = item.targets if isinstance(item, ast.Assign) else [item.target]
             value = item.value
@@ -133,10 +128,10 @@ def _handlers(
     scope = scope_of(files[path], setter.lineno)
     name = getattr(scope, "name", None)
     for tree in files.values():
-        for item in ast.walk(tree):
+        for item in nodes_of(tree):
             if not isinstance(item, ast.Call) or len(item.args) < 2 or called_name(item) not in ("signal", "sigaction"):
                 continue
             given = item.args[1]
-            inside = isinstance(given, ast.Lambda) and any(part is setter for part in ast.walk(given))
+            inside = isinstance(given, ast.Lambda) and any(part is setter for part in nodes_of(given))
             if inside or (name is not None and ast.unparse(given).rpartition(".")[2] == name):
                 yield tree, item

@@ -15,6 +15,7 @@ from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.imports import imported_as
 from pytracer.analyze.evidence.syntax.loops import Loop, loops_around
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.outcomes import outcome
 from pytracer.analyze.evidence.syntax.round_counters import round_counter
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, spans
@@ -159,15 +160,15 @@ def _variables(test: ast.expr) -> dict[str, ast.expr]:
 def _is_set_later(tree: ast.Module, name: str) -> bool:
     """Whether anything but a constructor sets one of the attributes by which a value is reached, or may by its name."""
     attributes = name.split(".")[1:]
-    makers = [item for item in ast.walk(tree) if isinstance(item, _FUNCTIONS) and item.name in _MAKERS]
-    made = {id(part) for item in makers for part in ast.walk(item)}
+    makers = [item for item in nodes_of(tree) if isinstance(item, _FUNCTIONS) and item.name in _MAKERS]
+    made = {id(part) for item in makers for part in nodes_of(item)}
     return any(
         id(item) not in made
         and (
             (isinstance(item, ast.Attribute) and not isinstance(item.ctx, ast.Load) and item.attr in attributes)
             or (isinstance(item, ast.Call) and isinstance(item.func, ast.Name) and item.func.id in _BY_NAME)
         )
-        for item in ast.walk(tree)
+        for item in nodes_of(tree)
     )
 
 
@@ -220,14 +221,14 @@ def _changes(node: ast.AST, owners: list[str]) -> bool:
 
 def _is_shared(spot: Spot, name: str) -> bool:
     """Whether another function may bind it: `global`, `nonlocal`."""
-    shared = (item for item in ast.walk(spot.tree) if isinstance(item, (ast.Global, ast.Nonlocal)))
+    shared = (item for item in nodes_of(spot.tree) if isinstance(item, (ast.Global, ast.Nonlocal)))
     return any(name in item.names for item in shared)
 
 
 def _only_reads(call: ast.Call, owners: list[str], tree: ast.Module) -> bool:
     """`dist.all_reduce(x)`, `print(step)`: of an imported module, or a builtin, and given none of the owners."""
     given = [*call.args, *(item.value for item in call.keywords)]
-    if any(ast.unparse(part) in owners for item in given for part in ast.walk(item) if isinstance(part, ast.expr)):
+    if any(ast.unparse(part) in owners for item in given for part in nodes_of(item) if isinstance(part, ast.expr)):
         return isinstance(call.func, ast.Name) and call.func.id in _READERS
     if isinstance(call.func, ast.Name):
         return call.func.id in _READERS

@@ -13,6 +13,7 @@ from pytracer.analyze.collectives.matching import GroupMatch
 from pytracer.analyze.collectives.ways import way_to
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.naming import line_in
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Collective
@@ -55,7 +56,7 @@ def _set_at(view: ProcessView, waited: Collective, function: str) -> tuple[str, 
     calls = [
         (file, node)
         for file, tree in files.items()
-        for node in ast.walk(tree)
+        for node in nodes_of(tree)
         if isinstance(node, ast.Call) and called_name(node) == function
     ]
     if len(calls) != 1:

@@ -18,6 +18,7 @@ from pytracer.analyze.collectives.matching import UNFINISHED, state_of
 from pytracer.analyze.collectives.ways import quoted
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
 from pytracer.analyze.evidence.syntax.loops import loops_around
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, spans
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.tensors.source_lines import syntax_tree
@@ -161,12 +162,12 @@ def _begun(snapshot: Snapshot, frame: PythonFrame) -> tuple[str, _How] | None:
     name = called_name(call) or ""
     drops = any(
         isinstance(item, ast.Expr) and item.value is call and spans(item, frame.line)
-        for item in ast.walk(scope_of(tree, frame.line))
+        for item in nodes_of(scope_of(tree, frame.line))
     )
     if drops:
         return name, "dropped"
-    waits = [item for item in ast.walk(tree) if isinstance(item, ast.Attribute) and item.attr in _WAITS]
-    if any(isinstance(item, ast.Return) and spans(item, frame.line) for item in ast.walk(tree)):
+    waits = [item for item in nodes_of(tree) if isinstance(item, ast.Attribute) and item.attr in _WAITS]
+    if any(isinstance(item, ast.Return) and spans(item, frame.line) for item in nodes_of(tree)):
         return None
     if waits:
         return (name, "last") if _waits_before(tree, call, waits) else None

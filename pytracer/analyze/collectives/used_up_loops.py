@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -15,7 +15,7 @@ from pytracer.analyze.collectives.tested_values import may_have_changed, tested
 from pytracer.analyze.collectives.ways import Side, quoted
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
-from pytracer.analyze.evidence.syntax.loops import LOOPS, Loop
+from pytracer.analyze.evidence.syntax.loops import Loop, breaks_of
 from pytracer.analyze.evidence.syntax.round_counters import round_counter
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, spans
 from pytracer.decode.types.journal import Unit
@@ -111,7 +111,7 @@ def _is_bound_behind(outside: Side, at: int, loop: Loop, counter: ast.Name, spot
 
 def _ends_by(tree: ast.Module, loop: Loop, ends: Sequence[ast.If]) -> bool:
     """Whether each `break` of the loop is directly below one of these, and no handler around it may go on behind it."""
-    breaks = {id(item) for item in _breaks(loop)}
+    breaks = {id(item) for item in breaks_of(loop)}
     own = {id(part) for item in ends for part in item.body if isinstance(part, ast.Break)}
     around = [item for item in own_nodes(scope_of(tree, loop.lineno)) if isinstance(item, (ast.Try, ast.With))]
     caught = any(spans(item, loop.lineno) and _catches(item) for item in around)
@@ -123,14 +123,3 @@ def _catches(item: ast.Try | ast.With) -> bool:
     if isinstance(item, ast.Try):
         return bool(item.handlers)
     return any("suppress" in ast.unparse(part.context_expr) for part in item.items)
-
-
-def _breaks(node: ast.AST) -> Iterator[ast.Break]:
-    """Those that end this loop, and not one inside."""
-    for item in ast.iter_child_nodes(node):
-        if isinstance(item, ast.Break):
-            yield item
-        elif isinstance(item, LOOPS):  # a `break` in its `else` is not its own
-            yield from (found for part in item.orelse for found in _breaks(ast.Module([part], [])))
-        elif not isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
-            yield from _breaks(item)

@@ -17,6 +17,7 @@ from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.bindings import set_by
 from pytracer.analyze.evidence.syntax.imports import imported_as
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, qualified_name, scope_of
 from pytracer.analyze.evidence.syntax.unbounded import EndlessLoop, head_of
 from pytracer.analyze.tensors.source_lines import line_text
@@ -113,7 +114,7 @@ def _is_of_library(tree: ast.Module, node: ast.Name | ast.Attribute) -> bool:
     held = variable(node.value) if isinstance(node, ast.Attribute) else None
     if held is None or held == "self":
         return False
-    values = [value for item in ast.walk(tree) for to, value in set_by(item) if variable(to) == held]
+    values = [value for item in nodes_of(tree) for to, value in set_by(item) if variable(to) == held]
     made = [imported_as(tree, item.func) if isinstance(item, ast.Call) else None for item in values]
     return bool(made) and all((origin or "").partition(".")[0] == _LIBRARY for origin in made)
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from pytracer._text import shortened
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on, keyword_value
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.passing import names_of_object
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.decode.types.snapshot import Snapshot
@@ -53,7 +54,7 @@ def environment_setting(snapshot: Snapshot, at: PythonFrame | None, name: str) -
     """The only line of a file that sets a variable of the environment to something computed, and what."""
     tree = syntax_tree(snapshot, at)
     found = list(_environment(tree, name)) if tree is not None else []
-    computed = [item for item in found if any(isinstance(part, ast.Call) for part in ast.walk(item))]
+    computed = [item for item in found if any(isinstance(part, ast.Call) for part in nodes_of(item))]
     return (computed[0].lineno, _shown(computed[0])) if len(found) == len(computed) == 1 else None
 
 
@@ -61,7 +62,7 @@ def spawned_words(snapshot: Snapshot, at: PythonFrame | None) -> str:
     """`; line 31 starts `args.gpus` processes`, where one call of mp.spawn() is in the file."""
     tree = syntax_tree(snapshot, at)
     found = []
-    for item in ast.walk(tree) if tree is not None else ():
+    for item in nodes_of(tree) if tree is not None else ():
         if isinstance(item, ast.Call) and called_name(item) in _SPAWN:
             found += [word.value for word in item.keywords if word.arg == "nprocs"]
     return f"; line {found[0].lineno} starts nprocs=`{_shown(found[0])}`" if len(found) == 1 else ""
@@ -76,7 +77,7 @@ def _argument(tree: ast.Module, line: int, name: str) -> ast.expr | None:
 
 def _settings(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
     """`x = value`, `self.x = value`; not of one name by another."""
-    for item in ast.walk(tree):
+    for item in nodes_of(tree):
         targets = (
             item.targets if isinstance(item, ast.Assign) else [item.target] if isinstance(item, ast.AnnAssign) else []
         )
@@ -89,7 +90,7 @@ def _settings(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
 
 def _environment(tree: ast.Module, name: str) -> Iterator[ast.expr]:
     """`os.environ["WORLD_SIZE"] = ...`."""
-    for item in ast.walk(tree):
+    for item in nodes_of(tree):
         for target in item.targets if isinstance(item, ast.Assign) else ():
             key = target.slice if isinstance(target, ast.Subscript) else None
             if isinstance(key, ast.Constant) and key.value == name and isinstance(item, ast.Assign):

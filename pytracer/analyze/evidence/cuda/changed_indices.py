@@ -19,6 +19,7 @@ from pytracer.analyze.evidence.cuda.launches import Launch
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.naming import short_file
 from pytracer.analyze.view import ProcessView
 
@@ -77,7 +78,7 @@ def _aliases(at: FailingLine, argument: ast.expr, file: str) -> tuple[str, ...]:
     if not isinstance(argument, ast.Name):
         return ()
     found = [line for line in _data_lines(at.scope, argument.id, file) if line[0] > at.line]
-    for call in ast.walk(at.scope):
+    for call in nodes_of(at.scope):
         if isinstance(call, ast.Call) and call.lineno > at.line:
             found += _in_called(at, call, argument.id, file)
     return tuple(words for _, words in found)
@@ -85,7 +86,7 @@ def _aliases(at: FailingLine, argument: ast.expr, file: str) -> tuple[str, ...]:
 
 def _in_called(at: FailingLine, call: ast.Call, name: str, file: str) -> list[tuple[int, str]]:
     called = called_name(call)
-    functions = [item for item in ast.walk(at.tree) if isinstance(item, _NAMED) and item.name == called]
+    functions = [item for item in nodes_of(at.tree) if isinstance(item, _NAMED) and item.name == called]
     places = [n for n, item in enumerate(call.args) if isinstance(item, ast.Name) and item.id == name]
     if len(functions) != 1 or not places:
         return []
@@ -98,6 +99,6 @@ def _data_lines(scope: ast.AST, name: str, file: str) -> list[tuple[int, str]]:
     wanted = f"{name}.data"
     return [
         (item.lineno, f"`{wanted}` at {file}:{item.lineno}, which is the same memory")
-        for item in ast.walk(scope)
+        for item in nodes_of(scope)
         if isinstance(item, ast.Attribute) and ast.unparse(item) == wanted
     ]

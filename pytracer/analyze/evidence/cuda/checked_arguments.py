@@ -25,6 +25,7 @@ from pytracer.analyze.evidence.failing.line import FailingLine, failing_line
 from pytracer.analyze.evidence.slicing.bindings import bindings_of
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import parameters, scope_of
 from pytracer.analyze.known.device_assertions import RANGE
 from pytracer.analyze.naming import short_file
@@ -210,10 +211,10 @@ def _owner(node: ast.expr) -> ast.expr:
 
 def _bound_inside(at: FailingLine) -> set[str]:
     """Names that comprehensions and lambdas of the statement bind."""
-    nodes = [*ast.walk(at.statement)] if at.statement is not None else []
+    nodes = [*nodes_of(at.statement)] if at.statement is not None else []
     targets = [item.target for item in nodes if isinstance(item, ast.comprehension)]
     given = {name for item in nodes if isinstance(item, ast.Lambda) for name in parameters(item)}
-    return given | {item.id for target in targets for item in ast.walk(target) if isinstance(item, ast.Name)}
+    return given | {item.id for target in targets for item in nodes_of(target) if isinstance(item, ast.Name)}
 
 
 def _recorded(at: FailingLine, arguments: Sequence[ast.expr]) -> tuple[tuple[str, str], ...]:

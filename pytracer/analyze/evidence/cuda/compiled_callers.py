@@ -18,6 +18,7 @@ from pytracer.analyze.evidence.slicing.calls import MADE_ON_CALL
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
 from pytracer.analyze.evidence.syntax.names import names_of, variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_around, function_headed, qualified_name, scope_of
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.tensors.source_lines import syntax_tree
@@ -79,13 +80,13 @@ def _calls_of_objects(files: Mapping[str, ast.Module]) -> Iterator[tuple[str, as
     """Of variables that were compiled, wherever they were."""
     names = {name for tree in files.values() for name in _compiled_names(tree)}
     for file, tree in files.items():
-        for item in ast.walk(tree):
+        for item in nodes_of(tree):
             if isinstance(item, ast.Call) and variable(item.func) in names:
                 yield file, tree, item
 
 
 def _compiled_names(tree: ast.Module) -> Iterator[str]:
-    for item in ast.walk(tree):
+    for item in nodes_of(tree):
         if isinstance(item, ast.Assign) and _is_compile(item.value) and isinstance(item.value, ast.Call):
             yield from (name for target in item.targets if (name := variable(target)) is not None)
         elif isinstance(item, ast.Expr) and isinstance(item.value, ast.Call) and called_name(item.value) == _COMPILE:

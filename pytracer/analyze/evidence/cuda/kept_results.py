@@ -14,6 +14,7 @@ from pytracer.analyze.evidence.cuda.stores import ON_HOST, Stored, added_to, onl
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine, failing_line
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import Scope, scope_of, spans
 from pytracer.analyze.naming import short_file
 from pytracer.analyze.view import ProcessView
@@ -88,7 +89,7 @@ def _may_keep(at: FailingLine, keeper: Keeper, stored: Stored) -> bool:
     if ON_HOST.search(text):
         return False
     tree = at.files[stored.file]
-    around = [item for item in ast.walk(tree) if isinstance(item, ast.With) and spans(item, stored.node.lineno)]
+    around = [item for item in nodes_of(tree) if isinstance(item, ast.With) and spans(item, stored.node.lineno)]
     heads = [part for item in around for part in item.items] + list(getattr(stored.scope, "decorator_list", []))
     without = _DETACHED.search(text) or any(_NO_GRAPH.search(ast.unparse(item)) for item in heads)
     return not (keeper.has_graphs and without)
@@ -159,7 +160,7 @@ def _of_tensors(keeper: Keeper, stored: Stored | None, text: str) -> str:
 
 
 def _called_in(scope: ast.AST | None) -> set[str | None]:
-    return {called_name(item) for item in ast.walk(scope) if isinstance(item, ast.Call)} if scope is not None else set()
+    return {called_name(item) for item in nodes_of(scope) if isinstance(item, ast.Call)} if scope is not None else set()
 
 
 def _is_number(at: FailingLine, keeper: Keeper) -> bool:
@@ -188,7 +189,7 @@ def _stored(at: FailingLine, keeper: Keeper) -> Stored | None:
 
 def _stores(at: FailingLine, keeper: Keeper) -> Iterator[Stored]:
     for file, tree in at.files.items():
-        for node in ast.walk(tree):
+        for node in nodes_of(tree):
             if not isinstance(node, ast.stmt):
                 continue
             value = added_to(node, keeper.name) if keeper.total else put_into(node, keeper.name)

@@ -13,6 +13,7 @@ from pytracer.analyze.evidence.failing.line import FailingLine, failing_line
 from pytracer.analyze.evidence.failing.recorded import Layer, Shape
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.devices import OutOfMemory
 
@@ -120,7 +121,7 @@ def _matrix(at: FailingLine, found: Result) -> str:
 
 
 def _is_attention(at: FailingLine) -> bool:
-    return any(isinstance(item, ast.Call) and called_name(item) == "softmax" for item in ast.walk(at.scope))
+    return any(isinstance(item, ast.Call) and called_name(item) == "softmax" for item in nodes_of(at.scope))
 
 
 def _of_layer(at: FailingLine, wanted: int) -> LargeRequest | None:
@@ -167,7 +168,7 @@ def _sources(at: FailingLine, node: ast.expr) -> str:
 
 
 def _numbers(at: FailingLine, node: ast.expr) -> Iterator[str]:
-    for item in ast.walk(node):
+    for item in nodes_of(node):
         name = variable(item)
         if name is not None and (at.value(name) or "").isdigit():
             yield name

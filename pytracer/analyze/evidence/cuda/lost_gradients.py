@@ -11,6 +11,7 @@ import msgspec
 
 from pytracer._text import count_words
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.naming import place_words, short_file
 from pytracer.analyze.parts import python_frame
 from pytracer.analyze.tensors.source_lines import syntax_tree
@@ -82,6 +83,6 @@ def _is_missed(view: ProcessView, graph: CudaGraph, item: Storage) -> bool:
 def _replay(view: ProcessView, frame: PythonFrame | None) -> str | None:
     """The only line of the file that replays anything: `train.py:49`."""
     tree = syntax_tree(view.process.snapshot, frame)
-    calls = [item for item in ast.walk(tree) if isinstance(item, ast.Call)] if tree is not None else []
+    calls = [item for item in nodes_of(tree) if isinstance(item, ast.Call)] if tree is not None else []
     lines = {item.lineno for item in calls if called_name(item) == "replay"}
     return f"{short_file(frame.file or '')}:{lines.pop()}" if frame is not None and len(lines) == 1 else None

@@ -11,6 +11,7 @@ import msgspec
 from pytracer._text import size_words
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.naming import short_file
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.devices import OutOfMemory
@@ -65,7 +66,7 @@ def limit_setter(view: ProcessView) -> str | None:
     found = [
         (file, item)
         for file, tree in program_files(snapshot, frames).items()
-        for item in ast.walk(tree)
+        for item in nodes_of(tree)
         if isinstance(item, ast.Call) and called_name(item) == _SETTER
     ]
     return f"{short_file(found[0][0])}:{found[0][1].lineno}: `{ast.unparse(found[0][1])}`" if len(found) == 1 else None

@@ -22,6 +22,7 @@ from pytracer.analyze.evidence.cuda.launches import Launch, Pending, pending_lau
 from pytracer.analyze.evidence.cuda.unrecorded_kernels import may_launch_unrecorded
 from pytracer.analyze.evidence.cuda.xid import FAULT, Xid
 from pytracer.analyze.evidence.syntax.calls import passed_values
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
@@ -138,7 +139,7 @@ def own_advice(view: ProcessView, found: OwnKernel, error: CudaError, xids: Sequ
 def _passed(view: ProcessView, found: OwnKernel) -> list[str]:
     """The tensors' names, if the call of that line passes as many variables as tensors were recorded."""
     tree, storages = syntax_tree(view.process.snapshot, found.at), found.launch.storages
-    nodes = ast.walk(tree) if tree is not None and len(storages) < _MOST_RECORDED else ()
+    nodes = nodes_of(tree) if tree is not None and len(storages) < _MOST_RECORDED else ()
     calls = [node.value for node in nodes if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)]
     here = [call for call in calls if call.lineno <= (found.at.line or 0) <= (call.end_lineno or 0)]
     given = passed_values(here[-1]) if here else []

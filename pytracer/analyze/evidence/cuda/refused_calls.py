@@ -10,6 +10,7 @@ from pytracer._text import shortened
 from pytracer.analyze.evidence.slicing.bindings import last_binding
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import scope_of, spans
 from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
 from pytracer.decode.types.snapshot import Snapshot
@@ -61,7 +62,7 @@ def _quoted(node: ast.AST) -> str:
 def _read(line: int, tree: ast.Module, call: ast.Call) -> RefusedCall:
     quoted = _quoted(call)
     test = _condition(tree, line)
-    within = test is not None and any(item is call for item in ast.walk(test))
+    within = test is not None and any(item is call for item in nodes_of(test))
     made = _made(tree, line, call)
     of = f" ({made})" if made else ""
     if within:
@@ -123,7 +124,7 @@ def _condition(tree: ast.Module, line: int) -> ast.expr | None:
     """The test of an if, while or assert at this line."""
     found = [
         item.test
-        for item in ast.walk(tree)
+        for item in nodes_of(tree)
         if isinstance(item, (ast.If, ast.While, ast.Assert, ast.IfExp)) and spans(item.test, line)
     ]
     return found[0] if len(found) == 1 else None

@@ -11,6 +11,7 @@ import msgspec
 from pytracer._library_files import is_library_file
 from pytracer._text import shortened, span_words
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.kin import on_one_machine
 from pytracer.analyze.naming import place_words, short_file
 from pytracer.analyze.parts import python_frame
@@ -106,7 +107,7 @@ def _first_use(view: ProcessView, device: str) -> PythonFrame | None:
 def _choices(view: ProcessView, frame: PythonFrame) -> Iterator[tuple[int, str]]:
     """Calls of torch.cuda.set_device() in a file."""
     tree = syntax_tree(view.process.snapshot, frame)
-    calls = [item for item in ast.walk(tree) if isinstance(item, ast.Call)] if tree is not None else []
+    calls = [item for item in nodes_of(tree) if isinstance(item, ast.Call)] if tree is not None else []
     for item in sorted(calls, key=lambda call: call.lineno):
         if called_name(item) == "set_device":
             yield item.lineno, shortened(ast.unparse(item), _LONGEST)

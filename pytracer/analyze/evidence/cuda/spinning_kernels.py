@@ -16,6 +16,7 @@ from pytracer._library_files import is_library_file
 from pytracer._text import shortened
 from pytracer.analyze.evidence.cuda.waiting_loops import waiting_loops
 from pytracer.analyze.evidence.syntax.calls import keyword_value, passed_values
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.naming import short_file
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
@@ -129,7 +130,7 @@ def _frames(view: ProcessView) -> Iterator[PythonFrame]:
 
 
 def _in_file(tree: ast.Module, file: str) -> Iterator[SpinningKernel]:
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and "__global__" in node.value:
             yield from _in_text(tree, file, node.value, node)
         elif isinstance(node, ast.FunctionDef) and any("jit" in ast.unparse(item) for item in node.decorator_list):
@@ -146,7 +147,7 @@ def _in_text(tree: ast.Module, file: str, source: str, node: ast.Constant) -> It
 
 def _in_triton(tree: ast.Module, file: str, node: ast.FunctionDef) -> Iterator[SpinningKernel]:
     parameters = [item.arg for item in node.args.args]
-    for loop in ast.walk(node):
+    for loop in nodes_of(node):
         if isinstance(loop, ast.While) and all(_only_loads(item) for item in loop.body):
             read = next((item.id for item in _names(loop) if item.id in parameters), None)
             shown = shortened(f"while {ast.unparse(loop.test)}", _LONGEST)
@@ -163,7 +164,7 @@ def _only_loads(statement: ast.stmt) -> bool:
 
 
 def _names(loop: ast.While) -> Iterator[ast.Name]:
-    return (item for item in ast.walk(loop) if isinstance(item, ast.Name))
+    return (item for item in nodes_of(loop) if isinstance(item, ast.Name))
 
 
 def _made(
@@ -185,7 +186,7 @@ def _passed_by(tree: ast.Module, file: str, calls: list[ast.Call], position: int
     text = passed.pop()
     assigned = [
         (item.lineno, shortened(ast.unparse(item), _LONGEST))
-        for item in ast.walk(tree)
+        for item in nodes_of(tree)
         if isinstance(item, ast.Assign) and text in [ast.unparse(to) for to in item.targets]
     ]
     return _Passed(text, file, assigned[0] if len(assigned) == 1 else None)
@@ -195,11 +196,11 @@ def _launches(tree: ast.Module, name: str) -> Iterator[ast.Call]:
     """`kernel(...)` of what was made by the kernel's name, and `name[grid](...)`."""
     made = {
         ast.unparse(to)
-        for item in ast.walk(tree)
+        for item in nodes_of(tree)
         if isinstance(item, ast.Assign) and isinstance(item.value, ast.Call) and name in _texts(item.value)
         for to in item.targets
     }
-    for item in ast.walk(tree):
+    for item in nodes_of(tree):
         if isinstance(item, ast.Call):
             grid = isinstance(item.func, ast.Subscript) and ast.unparse(item.func.value) == name
             if grid or ast.unparse(item.func) in made:
@@ -208,7 +209,7 @@ def _launches(tree: ast.Module, name: str) -> Iterator[ast.Call]:
 
 def _calls_of(tree: ast.Module, host: str) -> Iterator[ast.Call]:
     """`extension.wait(flag)`."""
-    for item in ast.walk(tree):
+    for item in nodes_of(tree):
         if isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute) and item.func.attr == host:
             yield item
 

@@ -12,6 +12,7 @@ from pytracer.analyze.evidence.failing.expressions import short
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.loops import loops_around
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import Scope, scope_of
 from pytracer.analyze.naming import short_file
 
@@ -79,7 +80,7 @@ def sums_up(tree: ast.Module, stored: Stored, name: str) -> bool:
     loops = loops_around(tree, stored.node.lineno)
     if not loops:
         return False
-    for node in ast.walk(loops[-1]):
+    for node in nodes_of(loops[-1]):
         if isinstance(node, ast.Call) and called_name(node) == "backward":
             return False
         targets = node.targets if isinstance(node, ast.Assign) and node is not stored.node else []
@@ -98,12 +99,12 @@ def only_growing(at: FailingLine) -> Stored | None:
     if len(found) != 1 or ON_HOST.search(ast.unparse(found[0][0].value)):
         return None
     stored, name = found[0]
-    emptied = any(_empties(node, name) for tree in at.files.values() for node in ast.walk(tree))
+    emptied = any(_empties(node, name) for tree in at.files.values() for node in nodes_of(tree))
     return None if emptied or isinstance(stored.value, (ast.Constant, ast.JoinedStr)) else stored
 
 
 def _appends(file: str, tree: ast.Module) -> Iterator[tuple[Stored, str]]:
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         call = node.value if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) else None
         if call is None or not isinstance(call.func, ast.Attribute) or call.func.attr not in _GROWS or not call.args:
             continue
@@ -117,7 +118,7 @@ def _empties(node: ast.AST, name: str) -> bool:
     if isinstance(node, ast.FunctionDef) and node.name != "__init__":
         return any(
             isinstance(item, ast.Attribute) and item.attr == name and isinstance(item.ctx, (ast.Store, ast.Del))
-            for item in ast.walk(node)
+            for item in nodes_of(node)
         )
     if isinstance(node, ast.Delete):
         return any(_is_attribute(item, name) for item in node.targets)

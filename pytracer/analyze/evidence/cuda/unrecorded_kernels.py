@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from pytracer._library_files import is_library_file
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import PythonFrame
 
@@ -47,11 +48,11 @@ def _brings_kernels(tree: ast.Module, beside: set[str]) -> bool:
         top = module.partition(".")[0]
         if module.startswith(_LOADING) or not (top in _PACKAGES or top in beside or top in sys.stdlib_module_names):
             return True
-    return any(_loads(node) for node in ast.walk(tree))
+    return any(_loads(node) for node in nodes_of(tree))
 
 
 def _modules(tree: ast.Module) -> Iterator[str]:
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.Import):
             yield from (item.name for item in node.names)
         elif isinstance(node, ast.ImportFrom):

@@ -20,6 +20,7 @@ from pytracer.analyze.evidence.slicing.spots import END, Spot
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.loops import LOOPS
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes, parameters, scope_of
 
 _SAME_VALUES = frozenset({
@@ -157,7 +158,7 @@ def _only_call(
     """The one in the program's files; of the forward pass of an autograd.Function, that of its apply()."""
     trees: dict[str | None, ast.Module] = {spot.file: spot.tree}
     trees.update(program.files.items())
-    nodes = [(file, tree, item) for file, tree in trees.items() for item in ast.walk(tree)]
+    nodes = [(file, tree, item) for file, tree in trees.items() for item in nodes_of(tree)]
     calls = [(item, Spot(file, tree, scope_of(tree, item.lineno), item.lineno))
              for file, tree, item in nodes if isinstance(item, ast.Call)]  # fmt: skip
     owner = class_around(spot.tree, function)

@@ -17,6 +17,7 @@ from pytracer.analyze.evidence.ends.sent_signals import deadly_signal, sent_sign
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.kin import parent_of
 from pytracer.analyze.naming import introduction, name_words, place_words, short_file
 from pytracer.analyze.platform.signals import signal_name
@@ -108,7 +109,7 @@ def _only(places: Iterator[str]) -> str | None:
 def _handlers(files: Mapping[str, ast.Module], name: str) -> Iterator[str]:
     """`` train.py:15: `signal.signal(signal.SIGTERM, self.stop)` ``."""
     for file, tree in files.items():
-        for item in ast.walk(tree):
+        for item in nodes_of(tree):
             if not isinstance(item, ast.Call) or called_name(item) != "signal" or len(item.args) < 2:
                 continue
             number, handler = (ast.unparse(part).rpartition(".")[2] for part in item.args[:2])
@@ -118,6 +119,6 @@ def _handlers(files: Mapping[str, ast.Module], name: str) -> Iterator[str]:
 
 def _loaders(files: Mapping[str, ast.Module]) -> Iterator[str]:
     for file, tree in files.items():
-        for item in ast.walk(tree):
+        for item in nodes_of(tree):
             if isinstance(item, ast.Call) and called_name(item) == _LOADER:
                 yield f"{short_file(file)}:{item.lineno}"

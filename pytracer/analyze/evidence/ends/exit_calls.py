@@ -15,6 +15,7 @@ from pytracer._library_files import is_library_file
 from pytracer._text import capital, shortened
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, spans_body, statement_at
 from pytracer.analyze.naming import line_in
 from pytracer.analyze.tensors.source_lines import syntax_tree
@@ -40,7 +41,7 @@ def exit_call(snapshot: Snapshot, at: PythonFrame | None) -> str | None:
     """`sys.exit(1)`, where the line has one such call."""
     tree = syntax_tree(snapshot, at)
     statement = statement_at(tree, at.line) if tree is not None and at is not None and at.line is not None else None
-    calls = [item for item in ast.walk(statement) if isinstance(item, ast.Call)] if statement is not None else []
+    calls = [item for item in nodes_of(statement) if isinstance(item, ast.Call)] if statement is not None else []
     found = [item for item in calls if called_name(item) in _EXITS]
     return shortened(ast.unparse(found[0]), _LONGEST) if len(found) == 1 else None
 

@@ -24,6 +24,7 @@ from pytracer.analyze.evidence.own_code.own_libraries import allocating_frames
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import last_name
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.naming import LineWords, short_file
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import NativeFrame
@@ -137,7 +138,7 @@ def _given(view: ProcessView) -> GivenToExit | None:
     found = [
         (file, node)
         for file, tree in files.items()
-        for node in ast.walk(tree)
+        for node in nodes_of(tree)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and called_name(node) in _GIVES
     ]
     if len(found) != 1:
@@ -168,7 +169,7 @@ def _of_python(view: ProcessView) -> tuple[tuple[str, LineWords] | None, str | N
     made = [
         (file, node)
         for file, tree in files.items()
-        for node in ast.walk(tree)
+        for node in nodes_of(tree)
         if isinstance(node, ast.Call) and node.args and last_name(node.func) in types
     ]
     if len(made) != 1:
@@ -181,7 +182,7 @@ def _of_python(view: ProcessView) -> tuple[tuple[str, LineWords] | None, str | N
 def _library(files: Mapping[str, ast.Module]) -> str | None:
     """`self.lib`: what the functions of the only library are called by, where that is one expression."""
     native = native_calls(files)
-    calls = [node for tree in files.values() for node in ast.walk(tree) if native.is_of_library(node)]
+    calls = [node for tree in files.values() for node in nodes_of(tree) if native.is_of_library(node)]
     owners = {
         ast.unparse(node.func.value)
         for node in calls

@@ -15,6 +15,7 @@ from pytracer.analyze.evidence.failing.explained import explained, involved
 from pytracer.analyze.evidence.failing.not_finite.refused_loss import refused_loss
 from pytracer.analyze.evidence.phrases import error_at_words
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.known.exceptions import exception_advice
 from pytracer.analyze.naming import place_words, samples_words, short_file
 from pytracer.analyze.parts import innermost_of_program
@@ -127,7 +128,7 @@ def _handling(
 def unknown_option(snapshot: Snapshot, frame: PythonFrame | None) -> str | None:
     """`` (no add_argument() of train.py has --local-rank, but one has --local_rank) ``, by the program's source."""
     tree = syntax_tree(snapshot, frame)
-    calls = [item for item in ast.walk(tree) if isinstance(item, ast.Call)] if tree is not None else []
+    calls = [item for item in nodes_of(tree) if isinstance(item, ast.Call)] if tree is not None else []
     made = [item for call in calls if called_name(call) == "add_argument" for item in call.args]
     flags = [item.value for item in made if isinstance(item, ast.Constant) and isinstance(item.value, str)]
     given = [word.partition("=")[0] for word in snapshot.argv if word.startswith("--") and len(word) > _SHORTEST]

@@ -22,6 +22,7 @@ from pytracer.analyze.evidence.native.numba_functions import DECORATORS
 from pytracer.analyze.evidence.native.numba_functions import LIBRARY as NUMBA_LIBRARY
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on, keyword_value
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.waits.pipes import Starter, forked_at
 from pytracer.analyze.evidence.waits.used_before_fork import EarlierUse, called_before_fork, used_before_fork
 from pytracer.analyze.evidence.waits.waits import main_stack, was_forked
@@ -137,7 +138,7 @@ def _called_kernel(view: ProcessView, at: PythonFrame, files: Mapping[str, ast.M
 
 def _kernels(file: str, tree: ast.Module) -> list[Kernel]:
     found = []
-    for item in ast.walk(tree):
+    for item in nodes_of(tree):
         if not isinstance(item, ast.FunctionDef):
             continue
         for mark in item.decorator_list:
@@ -160,7 +161,7 @@ def _earlier(view: ProcessView, files: Mapping[str, ast.Module], kernel: Kernel 
     stack = main_stack(view)
     if kernel is not None:
         for tree in files.values():
-            for item in ast.walk(tree):
+            for item in nodes_of(tree):
                 if isinstance(item, ast.FunctionDef) and any(found.name == item.name for found in _kernels("", tree)):
                     earlier = called_before_fork(stack, files, item)
                     if earlier is not None:

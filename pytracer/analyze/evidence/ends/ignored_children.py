@@ -13,6 +13,7 @@ import msgspec
 
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import last_name
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import scope_of
 
 _CHILD, _IGNORE = "SIGCHLD", "SIG_IGN"
@@ -34,7 +35,7 @@ def losing_lines(files: Mapping[str, ast.Module]) -> list[LosingLine]:
     """In order; not where the function that ignores the signal sets it back."""
     found = []
     for file, tree in files.items():
-        calls = [item for item in ast.walk(tree) if isinstance(item, ast.Call)]
+        calls = [item for item in nodes_of(tree) if isinstance(item, ast.Call)]
         restored = {id(scope_of(tree, item.lineno)) for item in calls if _sets(item) and not _ignores(item)}
         for item in calls:
             ignores = _ignores(item) and id(scope_of(tree, item.lineno)) not in restored

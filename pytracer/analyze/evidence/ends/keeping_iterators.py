@@ -11,6 +11,7 @@ import msgspec
 from pytracer._text import shortened
 from pytracer.analyze.evidence.exceptions.name_origins import follow
 from pytracer.analyze.evidence.syntax.imports import imported_as
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import spans
 from pytracer.analyze.naming import short_file
 from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
@@ -71,7 +72,7 @@ def keeping_iterator(snapshot: Snapshot, stack: Sequence[PythonFrame], line: Pyt
 def _is_cycle(snapshot: Snapshot, frame: PythonFrame) -> bool:
     """Whether the line calls the function of itertools: a program may have one of that name, which keeps nothing."""
     tree = syntax_tree(snapshot, frame)
-    calls = [item for item in ast.walk(tree) if isinstance(item, ast.Call)] if tree is not None else []
+    calls = [item for item in nodes_of(tree) if isinstance(item, ast.Call)] if tree is not None else []
     return any(
         tree is not None and spans(item, frame.line or 0) and imported_as(tree, item.func) == _CYCLE for item in calls
     )

@@ -18,6 +18,7 @@ from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.loops import LOOPS, loops_around
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes, scope_of, spans
 from pytracer.analyze.naming import LineWords, line_in
 from pytracer.decode.types.snapshot import Snapshot
@@ -120,7 +121,7 @@ def _made(files: dict[str, ast.Module], file: str, tree: ast.Module, line: int) 
 
 def _results(tree: ast.Module) -> Iterator[tuple[ast.Call, ast.stmt]]:
     """`out = model(x)`, `out = model(x).logits`."""
-    for item in ast.walk(tree):
+    for item in nodes_of(tree):
         value = item.value if isinstance(item, ast.Assign) else None
         while isinstance(value, (ast.Attribute, ast.Subscript)):
             value = value.value
@@ -136,19 +137,19 @@ def _may_be(call: ast.Call, name: str, tree: ast.Module) -> bool:
     return named is not None and any(
         isinstance(item, ast.Assign)
         and any(variable(part) == named for target in item.targets for part in _parts(target))
-        for item in ast.walk(tree)
+        for item in nodes_of(tree)
     )
 
 
 def _names(statement: ast.stmt | None) -> frozenset[str]:
     targets = statement.targets if isinstance(statement, ast.Assign) else []
-    return frozenset(part.id for item in targets for part in ast.walk(item) if isinstance(part, ast.Name))
+    return frozenset(part.id for item in targets for part in nodes_of(item) if isinstance(part, ast.Name))
 
 
 def _stores(made: _Made) -> Iterator[_Kept]:
     numbers = _numbers(made.region)
     derived = _derived(made) | numbers
-    for node in ast.walk(made.region):
+    for node in nodes_of(made.region):
         found = stored(node) if isinstance(node, ast.stmt) else None
         if found is None or not isinstance(node, ast.stmt) or not only_grows(made.tree, made.scope, found[0], node):
             continue
@@ -182,7 +183,7 @@ def stored(node: ast.stmt) -> tuple[ast.expr, ast.expr] | None:
 
 def _is_loss(made: _Made, name: str) -> bool:
     """A number, which itself holds nothing: by its name, or by what made it."""
-    values = [item.value for item in ast.walk(made.region) if isinstance(item, ast.Assign) and name in _names(item)]
+    values = [item.value for item in nodes_of(made.region) if isinstance(item, ast.Assign) and name in _names(item)]
     calls = [item for item in values if isinstance(item, ast.Call)]
     return "loss" in name.lower() or any(
         ((called_name(item) or "") in _REDUCES and not (isinstance(item.func, ast.Attribute) and item.args))
@@ -195,9 +196,9 @@ def _is_loss(made: _Made, name: str) -> bool:
 def _derived(made: _Made) -> frozenset[str]:
     """Also what is computed from it, as tensors."""
     found = set(made.names)
-    for item in [*ast.walk(made.region)] * 2:
+    for item in [*nodes_of(made.region)] * 2:
         if isinstance(item, ast.Assign) and not _is_number(item.value):
-            used = {part.id for part in ast.walk(item.value) if isinstance(part, ast.Name)}
+            used = {part.id for part in nodes_of(item.value) if isinstance(part, ast.Name)}
             found |= _names(item) if used & found else set()
     return frozenset(found)
 
@@ -232,13 +233,13 @@ def _is_number(value: ast.expr) -> bool:
 def _numbers(region: ast.AST) -> frozenset[str]:
     """What backward() is called on, and the terms of it: numbers, whose graph it frees."""
     found: set[str] = set()
-    for item in ast.walk(region):
+    for item in nodes_of(region):
         if isinstance(item, ast.Call) and called_name(item) == "backward" and isinstance(item.func, ast.Attribute):
             roots = [item.func.value, *item.args]
-            found |= {part.id for root in roots for part in ast.walk(root) if isinstance(part, ast.Name)}
-    for item in [*ast.walk(region)] * 2:  # also the terms of terms
+            found |= {part.id for root in roots for part in nodes_of(root) if isinstance(part, ast.Name)}
+    for item in [*nodes_of(region)] * 2:  # also the terms of terms
         if isinstance(item, ast.Assign) and _names(item) & found and isinstance(item.value, (ast.BinOp, ast.Name)):
-            found |= {part.id for part in ast.walk(item.value) if isinstance(part, ast.Name)}
+            found |= {part.id for part in nodes_of(item.value) if isinstance(part, ast.Name)}
     return frozenset(found)
 
 
@@ -247,7 +248,7 @@ def _with_backward(trees: Iterable[ast.Module]) -> frozenset[str]:
     return frozenset(
         getattr(scope_of(tree, item.lineno), "name", "<module>")
         for tree in trees
-        for item in ast.walk(tree)
+        for item in nodes_of(tree)
         if isinstance(item, ast.Call) and called_name(item) in _FREES
     )
 
@@ -256,12 +257,12 @@ def _frees_graphs(region: ast.AST, passing: frozenset[str]) -> bool:
     """Whether a loop calls backward(), or a function that does; of a function without a loop its caller may do so."""
     if not isinstance(region, LOOPS):
         return bool(passing)
-    calls = {called_name(item) for item in ast.walk(region) if isinstance(item, ast.Call)}
+    calls = {called_name(item) for item in nodes_of(region) if isinstance(item, ast.Call)}
     return bool(calls & {*_FREES, *passing})
 
 
 def _without_graph(made: _Made, node: ast.stmt) -> bool:
-    around = [item for item in ast.walk(made.tree) if isinstance(item, ast.With) and spans(item, node.lineno)]
+    around = [item for item in nodes_of(made.tree) if isinstance(item, ast.With) and spans(item, node.lineno)]
     heads = [part for item in around for part in item.items] + list(getattr(made.scope, "decorator_list", []))
     return any(word in ast.unparse(item) for item in heads for word in _NO_GRAPH)
 
@@ -279,7 +280,7 @@ def only_grows(tree: ast.Module, scope: Scope, container: ast.expr, node: ast.st
         return False  # of one call of the function
     is_local = bool(lines_that_bind(scope, name)) and not isinstance(scope, ast.Module)
     own = {id(item) for item in own_nodes(scope)} if is_local else set[int]()
-    for item in ast.walk(tree):
+    for item in nodes_of(tree):
         if isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute) and item.func.attr in _EMPTIES:
             if _is(item.func.value, name):
                 return False
@@ -312,7 +313,7 @@ def _parts(target: ast.expr) -> Sequence[ast.expr]:
 
 
 def _names_of(target: ast.expr) -> set[str]:
-    return {item.id for item in ast.walk(target) if isinstance(item, ast.Name)}
+    return {item.id for item in nodes_of(target) if isinstance(item, ast.Name)}
 
 
 def _is_new(value: ast.expr) -> bool:

@@ -17,6 +17,7 @@ from pytracer.analyze.evidence.slicing.makers import makers
 from pytracer.analyze.evidence.slicing.spots import Made, Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.constants import is_none
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.naming import LineWords
 from pytracer.analyze.view import ProcessView, RecordedSender
 from pytracer.report.job import ExceptionReport, PythonFrame
@@ -98,14 +99,14 @@ def _reached_itself(item: RecordedSender) -> bool:
 
 def _changes_group(at: FailingLine) -> bool:
     """Whether the program gives a process a group: a child does so a moment after it has started."""
-    calls = (item for tree in at.files.values() for item in ast.walk(tree) if isinstance(item, ast.Call))
+    calls = (item for tree in at.files.values() for item in nodes_of(tree) if isinstance(item, ast.Call))
     return any(called_name(item) in _LEAVES for item in calls)
 
 
 def _target(at: FailingLine) -> ast.expr | None:
     """`os.killpg(group, ...)`, `os.kill(-group, ...)`."""
     statement = at.statement
-    for call in ast.walk(statement) if statement is not None else ():
+    for call in nodes_of(statement) if statement is not None else ():
         if not isinstance(call, ast.Call) or not call.args:
             continue
         first = call.args[0]

@@ -16,6 +16,7 @@ from pytracer._text import list_words
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import last_name
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import scope_of
 from pytracer.analyze.kin import children_of
 from pytracer.analyze.naming import line_in, name_words
@@ -75,7 +76,7 @@ def signal_handler(job: JobView, view: ProcessView, stack: Sequence[PythonFrame]
     at = stack[0]
     function = (at.function or "").rpartition(".")[2]
     for file, tree in program_files(view.process.snapshot, stack).items():
-        for item in ast.walk(tree):
+        for item in nodes_of(tree):
             if not isinstance(item, ast.Call) or called_name(item) not in _SETS or len(item.args) < 2:
                 continue
             signal = last_name(item.args[0])
@@ -102,7 +103,7 @@ def _of_child(
     failed = any(item.process.status_kind != "exited" or item.process.exit_code for _, item in ended)
     names = {
         name
-        for item in ast.walk(scope_of(tree, at.line or 0))
+        for item in nodes_of(scope_of(tree, at.line or 0))
         if (name := item.attr if isinstance(item, ast.Attribute) else item.id if isinstance(item, ast.Name) else None)
     }
     asks = bool(names & _ASKS)

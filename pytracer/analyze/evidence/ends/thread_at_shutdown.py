@@ -18,6 +18,7 @@ from pytracer.analyze.evidence.native.aborts import aborted_at_shutdown
 from pytracer.analyze.evidence.native.native_stack import functions
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes, scope_of, spans
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.tensors.source_lines import syntax_tree
@@ -141,7 +142,7 @@ def _made(view: ProcessView, frames: list[PythonFrame]) -> MadeThread | None:
 
 def _has_pool(tree: ast.Module) -> bool:
     """Whether other threads than those of Thread() may run the program's functions."""
-    return any(isinstance(item, ast.Call) and called_name(item) in _POOLS for item in ast.walk(tree))
+    return any(isinstance(item, ast.Call) and called_name(item) in _POOLS for item in nodes_of(tree))
 
 
 def _is_named(function: str, runs: str) -> bool:
@@ -151,8 +152,8 @@ def _is_named(function: str, runs: str) -> bool:
 
 def _of_targets(tree: ast.Module) -> Iterator[MadeThread]:
     """`Thread(target=refresh, daemon=True)`."""
-    functions = {item.name: item for item in ast.walk(tree) if isinstance(item, (ast.FunctionDef))}
-    for call in ast.walk(tree):
+    functions = {item.name: item for item in nodes_of(tree) if isinstance(item, (ast.FunctionDef))}
+    for call in nodes_of(tree):
         if not isinstance(call, ast.Call) or called_name(call) not in ("Thread", "Timer"):
             continue
         target = keyword_value(call, "target", "function")
@@ -164,13 +165,13 @@ def _of_targets(tree: ast.Module) -> Iterator[MadeThread]:
 
 def _of_classes(tree: ast.Module) -> Iterator[MadeThread]:
     """A class that derives from Thread, and has a run() of its own."""
-    for owner in ast.walk(tree):
+    for owner in nodes_of(tree):
         bases = owner.bases if isinstance(owner, ast.ClassDef) else []
         if not isinstance(owner, ast.ClassDef) or not any(ast.unparse(base).endswith("Thread") for base in bases):
             continue
         run = next((item for item in owner.body if isinstance(item, ast.FunctionDef) and item.name == "run"), None)
-        own = next((line for item in ast.walk(owner) if (line := _makes_daemon(item)) is not None), None)
-        for call in ast.walk(tree):
+        own = next((line for item in nodes_of(owner) if (line := _makes_daemon(item)) is not None), None)
+        for call in nodes_of(tree):
             if run is not None and isinstance(call, ast.Call) and called_name(call) == owner.name:
                 yield _made_by(tree, call, run, f"{owner.name}.run", own or _daemon(call))
 
@@ -185,7 +186,7 @@ def _made_by(tree: ast.Module, call: ast.Call, run: ast.FunctionDef, runs: str, 
         ),
         None,
     )
-    named = [item for item in ast.walk(tree) if name is not None and _owner(item) == name]
+    named = [item for item in nodes_of(tree) if name is not None and _owner(item) == name]
     starts = next((item for item in named if isinstance(item, ast.Call) and called_name(item) == "start"), None)
     daemon = daemon or next((line for item in own_nodes(scope) if (line := _sets_daemon(item, name)) is not None), None)
     loop = next(
@@ -203,7 +204,7 @@ def _made_by(tree: ast.Module, call: ast.Call, run: ast.FunctionDef, runs: str, 
         (starts.lineno, shortened(ast.unparse(starts), _LONGEST)) if starts is not None else None,
         loop,
         _until(tree, call.lineno),
-        any(isinstance(item, _ROUNDS) and spans(item, call.lineno) for item in ast.walk(tree)),
+        any(isinstance(item, _ROUNDS) and spans(item, call.lineno) for item in nodes_of(tree)),
     )
 
 

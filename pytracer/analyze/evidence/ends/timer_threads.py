@@ -10,6 +10,7 @@ from pytracer._text import shortened
 from pytracer.analyze.evidence.own_code.own_libraries import allocating_frames
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import is_parameter, scope_of
 from pytracer.analyze.naming import short_file
 from pytracer.analyze.view import ProcessView
@@ -45,7 +46,7 @@ def timer_thread(view: ProcessView, frame: PythonFrame) -> TimerThread | None:
     found = [
         (file, tree, item)
         for file, tree in files.items()
-        for item in ast.walk(tree)
+        for item in nodes_of(tree)
         if isinstance(item, ast.Call) and called_name(item) == "Timer" and _kills(item)
     ]
     if len(found) != 1:
@@ -70,7 +71,7 @@ def _only_call(files: dict[str, ast.Module], function: str) -> str | None:
     calls = [
         (file, item)
         for file, tree in files.items()
-        for item in ast.walk(tree)
+        for item in nodes_of(tree)
         if isinstance(item, ast.Call) and called_name(item) == function
     ]
     if len(calls) != 1:

@@ -11,6 +11,7 @@ from pytracer._library_files import is_library_file
 from pytracer._text import shortened
 from pytracer.analyze.evidence.ends.sent_signals import deadly_signal
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.platform.signals import SI_KERNEL, SI_TIMER, SIGALRM, SIGPROF, SIGVTALRM
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
@@ -78,7 +79,7 @@ def _settings(view: ProcessView) -> Iterator[_Setting]:
         if tree is None or frame.file in files:
             continue
         files.add(frame.file)
-        for item in ast.walk(tree):
+        for item in nodes_of(tree):
             if isinstance(item, ast.Call) and called_name(item) in _SETTERS and item.args:
                 value = item.args[-1] if called_name(item) == "alarm" else item.args[min(1, len(item.args) - 1)]
                 off = isinstance(value, ast.Constant) and not value.value

@@ -22,6 +22,7 @@ from pytracer.analyze.evidence.syntax.frozen_layers import (
 )
 from pytracer.analyze.evidence.syntax.layer_branches import modules_of, reads_of
 from pytracer.analyze.evidence.syntax.loops import deciding_ifs
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_around, scope_of
 from pytracer.analyze.naming import line_in, short_file
 from pytracer.analyze.view import ProcessView
@@ -110,7 +111,7 @@ def _changed(files: Mapping[str, ast.Module], names: Sequence[str], layers: Sequ
     wraps = [
         (file, tree, item.lineno)
         for file, tree in files.items()
-        for item in ast.walk(tree)
+        for item in nodes_of(tree)
         if isinstance(item, ast.Call) and called_name(item) in _WRAPPERS
     ]
     if len(wraps) != 1:
@@ -149,7 +150,7 @@ def _is_off(view: ProcessView, found: ChangedLayer) -> bool:
 
 def _asks_name(test: ast.expr, names: Sequence[str]) -> bool:
     """`if "blocks." in name`, which holds for all of the parameters."""
-    words = [item.value for item in ast.walk(test) if isinstance(item, ast.Constant) and isinstance(item.value, str)]
+    words = [item.value for item in nodes_of(test) if isinstance(item, ast.Constant) and isinstance(item.value, str)]
     return any(all(word in name for name in names) for word in words)
 
 
@@ -161,7 +162,7 @@ def _runs_after(tree: ast.Module, line: int, wrapped: int, depth: int = 0) -> bo
     name = getattr(scope, "name", "__init__")
     if name == "__init__" or depth > _DEEPEST:
         return False
-    lines = [item.lineno for item in ast.walk(tree) if isinstance(item, ast.Call) and called_name(item) == name]
+    lines = [item.lineno for item in nodes_of(tree) if isinstance(item, ast.Call) and called_name(item) == name]
     owner = class_around(tree, scope)
     if owner is not None and owner is class_around(tree, around) and getattr(around, "name", "") == "__init__":
         return not any(scope_of(tree, item) is around for item in lines)
@@ -172,7 +173,7 @@ def _runs_conditionally(files: Mapping[str, ast.Module], layer: str) -> bool:
     return any(
         deciding_ifs(tree, read.lineno)
         for tree in files.values()
-        for owner in ast.walk(tree)
+        for owner in nodes_of(tree)
         if isinstance(owner, ast.ClassDef)
         for _, read in reads_of(owner, layer)
     )

@@ -11,6 +11,7 @@ import msgspec
 from pytracer._text import list_words
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes
 from pytracer.analyze.naming import short_file
 from pytracer.analyze.view import ProcessView
@@ -48,7 +49,7 @@ def layers_without_gradients(view: ProcessView, names: Sequence[str]) -> Ungrade
     found = {
         (owner.name, text, f"{short_file(file)}:{line}")
         for file, tree in program_files(view.process.snapshot, frames).items()
-        for owner in ast.walk(tree)
+        for owner in nodes_of(tree)
         if isinstance(owner, ast.ClassDef) and all(_sets(owner, layer or "") for layer in layers)
         for text, line in [_around_all(owner, [layer or "" for layer in layers])]
     }

@@ -19,6 +19,7 @@ from pytracer.analyze.evidence.slicing.calls import argument_of, call_of
 from pytracer.analyze.evidence.syntax.bindings import OR, binding
 from pytracer.analyze.evidence.syntax.calls import leaves_out, passed_as
 from pytracer.analyze.evidence.syntax.lines import names_of_line, subscripts_of_line
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.reaching import ENTRY, reaching
 from pytracer.analyze.evidence.syntax.scopes import (
     Scope,
@@ -218,4 +219,4 @@ def _has_default(tree: ast.Module, scope: Scope, name: str, outer: ast.Module, l
         return False
     call = call_of(outer, line, scope, class_around(tree, scope))
     given = argument_of(call, scope, name) if call is not None else None
-    return given is None or (isinstance(given, ast.Subscript) and given not in [*ast.walk(outer)])  # `f(**options)`
+    return given is None or (isinstance(given, ast.Subscript) and given not in [*nodes_of(outer)])  # `f(**options)`

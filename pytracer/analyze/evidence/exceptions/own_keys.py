@@ -19,6 +19,7 @@ from pytracer.analyze.evidence.slicing.own_values import STORE_SETS, OwnValue, O
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on, passed_values
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import scope_of
 from pytracer.analyze.naming import line_in
 from pytracer.analyze.view import JobView, ProcessView
@@ -110,7 +111,7 @@ def _setter(
     forms = set(_forms(slice_, wait.args[0], spot))
     found: list[tuple[str, int]] = []
     for file, tree in files.items():
-        for call in ast.walk(tree):
+        for call in nodes_of(tree):
             if not isinstance(call, ast.Call) or called_name(call) not in STORE_SETS or not _is_of_object(call):
                 continue
             at = _spot(slice_, file, tree, call.lineno)

@@ -13,6 +13,7 @@ from pytracer.analyze.deaths.lost_connection import lost_rpc
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of
 from pytracer.analyze.kin import are_siblings
 from pytracer.analyze.naming import line_in, name_words
@@ -81,7 +82,7 @@ def _read(view: ProcessView) -> _Source:
     abrupt: list[str] = []
     early, shuts = None, False
     for file, tree in program_files(view.process.snapshot, frames).items():
-        for call in (item for item in ast.walk(tree) if isinstance(item, ast.Call) and called_name(item) == "shutdown"):
+        for call in (item for item in nodes_of(tree) if isinstance(item, ast.Call) and called_name(item) == "shutdown"):
             if (
                 not any(word in ast.unparse(call.func) for word in ("rpc", "api"))
                 and ast.unparse(call.func) != "shutdown"

@@ -19,6 +19,7 @@ from pytracer.analyze.evidence.failing.data.open_handles import OpenHandle, shar
 from pytracer.analyze.evidence.failing.expressions import as_written, short, whole
 from pytracer.analyze.evidence.failing.line import FailingLine, failing_line
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.waits.waits import was_forked
 from pytracer.analyze.kin import children_of
 from pytracer.analyze.view import JobView, ProcessView
@@ -73,7 +74,7 @@ class SharedOffset(msgspec.Struct, frozen=True):
     def _loaders(self) -> Iterator[tuple[str, int]]:
         """The lines of the program that make a DataLoader with workers."""
         for file, tree in self.at.files.items():
-            for item in ast.walk(tree):
+            for item in nodes_of(tree):
                 if isinstance(item, ast.Call) and called_name(item) == "DataLoader":
                     told = keyword_value(item, "num_workers")
                     if told is not None and whole(told) not in (0, 1):

@@ -16,6 +16,7 @@ from pytracer._library_files import is_library_file
 from pytracer._text import capital, time_words
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on, keyword_value
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.naming import LineWords, line_in
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.report.job import PythonFrame
@@ -96,7 +97,7 @@ def _is_of_store(call: ast.Call) -> bool:
 def _made(files: Mapping[str, ast.Module], here: str | None) -> tuple[LineWords | None] | None:
     """The line of the only TCPStore() that is not a client alone; (None,) where the process group's is meant."""
     stores = [
-        (file, node) for file, tree in files.items() for node in ast.walk(tree)
+        (file, node) for file, tree in files.items() for node in nodes_of(tree)
         if isinstance(node, ast.Call) and called_name(node) == "TCPStore"
     ]  # fmt: skip
     serving = [(file, node) for file, node in stores if _serves_rank_0(node)]

@@ -19,6 +19,7 @@ from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine, failing_line
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.loops import deciding_ifs
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.kin import children_of
 from pytracer.analyze.naming import LineWords, name_words
 from pytracer.analyze.view import JobView, ProcessView
@@ -105,7 +106,7 @@ def _asked(at: FailingLine) -> str | None:
     tests = [item.test for item, around in deciding_ifs(at.tree, at.line) if around][:1] if decides else []
     asked = [*tests, at.statement] if decides else [at.node] if is_none and at.own else []
     for part in asked:
-        for item in ast.walk(part) if part is not None else ():
+        for item in nodes_of(part) if part is not None else ():
             if isinstance(item, ast.Attribute) and item.attr == _STATUS:
                 return source(item)
     return None

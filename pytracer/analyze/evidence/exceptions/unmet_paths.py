@@ -9,6 +9,7 @@ from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.loops import LOOPS
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, statement_at
 from pytracer.analyze.evidence.waits.polled_paths import OwnPath, asked_paths, own_path
 from pytracer.analyze.view import JobView, ProcessView
@@ -36,7 +37,7 @@ def unmet_path(job: JobView, view: ProcessView) -> OwnPath | None:
 def _asking(slice_: Slice, spot: Spot) -> Iterator[ast.expr]:
     """Conditions that loops above the line, or around it, ask a path by, with a pause between."""
     for loop in (item for item in own_nodes(spot.scope) if isinstance(item, LOOPS) and item.lineno < spot.line):
-        inside = [*ast.walk(loop)]
+        inside = [*nodes_of(loop)]
         if not any(isinstance(item, ast.Call) and called_name(item) in _SLEEPS for item in inside):
             continue
         for item in inside:

@@ -14,6 +14,7 @@ from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.syntax.layer_branches import LayerBranch, layer_branch, modules_of, reads_of
 from pytracer.analyze.evidence.syntax.loops import deciding_ifs
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import spans
 from pytracer.analyze.naming import short_file
 from pytracer.analyze.view import ProcessView
@@ -41,7 +42,7 @@ def unused_layer(view: ProcessView, names: Sequence[str]) -> UnusedLayer | None:
         (attribute, file, tree, owner, line, value)
         for attribute in modules_of(names)[:1]
         for file, tree in files.items()
-        for owner in ast.walk(tree)
+        for owner in nodes_of(tree)
         if isinstance(owner, ast.ClassDef)
         for line, value in _made(owner, attribute)
     ]

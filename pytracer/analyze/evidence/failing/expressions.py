@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from pytracer._text import shortened
 from pytracer.analyze.evidence.slicing.spots import Made
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 
 _LONGEST = 44
 _SMALL = 1 << 16
@@ -26,14 +27,14 @@ def short(text: str) -> str:
 
 def expression_at(tree: ast.AST, columns: Sequence[int]) -> ast.expr | None:
     """The one with that first line and column, last line and column, as CPython records those of an exception."""
-    found = (item for item in ast.walk(tree) if isinstance(item, ast.expr))
+    found = (item for item in nodes_of(tree) if isinstance(item, ast.expr))
     spans = ((item, [item.lineno, item.col_offset, item.end_lineno, item.end_col_offset]) for item in found)
     return next((item for item, span in spans if span == [*columns]), None)
 
 
 def names_in(node: ast.AST) -> list[str]:
     """Its variables in order, each once; what is only called is none."""
-    called = {id(item.func) for item in ast.walk(node) if isinstance(item, ast.Call)}
+    called = {id(item.func) for item in nodes_of(node) if isinstance(item, ast.Call)}
     found: dict[str, None] = {}
     for item in walk_in_order(node):
         name = variable(item) if id(item) not in called else None
@@ -86,7 +87,7 @@ def computed(operation: ast.operator, left: int, right: int) -> int | None:
 def as_written(found: Made) -> str:
     """With what names it: `heads=12`, `'heads': 12`, `x = f()`."""
     node = found.node
-    for item in ast.walk(found.spot.tree):
+    for item in nodes_of(found.spot.tree):
         if isinstance(item, ast.Dict):
             for key, value in zip(item.keys, item.values, strict=True):
                 if value is node and key is not None:

@@ -29,6 +29,7 @@ from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Made, Spot
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.reaching import reaching
 from pytracer.analyze.evidence.syntax.scopes import Scope, is_parameter, own_nodes, scope_of, spans, statement_at
 from pytracer.analyze.naming import LineWords, line_in
@@ -105,7 +106,7 @@ class FailingLine:
             return {}
         if self.frames[last].function != "<module>":
             return {}
-        read = {item.id for item in ast.walk(self.scope) if isinstance(item, ast.Name)}
+        read = {item.id for item in nodes_of(self.scope) if isinstance(item, ast.Name)}
         return {
             name: value
             for name, value in self.outer.get(last, {}).items()
@@ -137,7 +138,7 @@ class FailingLine:
             return node
         if node is None or isinstance(node, ast.expr):
             return None
-        found = [item for part in parts(node) for item in ast.walk(part) if isinstance(item, kind)]
+        found = [item for part in parts(node) for item in nodes_of(part) if isinstance(item, kind)]
         return found[0] if len(found) == 1 else None
 
     def value(self, node: ast.AST | str | None) -> str | None:
@@ -329,7 +330,7 @@ class FailingLine:
         ways = reaching(spot.scope, first, spot.line, True) or frozenset()
         if len([way for way in ways if 0 < way < spot.line and way <= self._before_loops(spot)]) > 1:
             return ""
-        sets = [item for item in ast.walk(spot.scope) if isinstance(item, ast.Assign) and item.value is bound[0][1]]
+        sets = [item for item in nodes_of(spot.scope) if isinstance(item, ast.Assign) and item.value is bound[0][1]]
         text = ast.unparse(sets[0]) if sets else f"{first} = {ast.unparse(bound[0][1])}"
         return f" ({self.place(spot, bound[0][0])}: `{short(text)}`)"
 

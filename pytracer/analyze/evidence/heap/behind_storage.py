@@ -20,6 +20,7 @@ from pytracer.analyze.evidence.lifetime.where_made import place_of
 from pytracer.analyze.evidence.native.native_stack import functions
 from pytracer.analyze.evidence.own_code.pointer_content import may_be_address, numbers_in_word
 from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_named, function_named
 from pytracer.analyze.parts import python_frame
 from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
@@ -153,7 +154,7 @@ def _only_call_by_ops(view: ProcessView) -> PythonFrame | None:
     found = [
         PythonFrame(function=None, file=frame.file, line=node.lineno)
         for frame, tree in _trees(view)
-        for node in ast.walk(tree)
+        for node in nodes_of(tree)
         if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("torch.ops.")
     ]
     return found[0] if len(found) == 1 else None
@@ -161,7 +162,7 @@ def _only_call_by_ops(view: ProcessView) -> PythonFrame | None:
 
 def _target(tree: ast.Module, line: int) -> str | None:
     """`chunks` of `self.chunks[0] = ...`."""
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.Assign) and node.lineno <= line <= (node.end_lineno or 0) and len(node.targets) == 1:
             words = ast.unparse(node.targets[0])
             return _last_name(words) if _NAME.search(_INSIDE.sub("", words)) and "," not in words else None
@@ -221,10 +222,10 @@ def _calls(view: ProcessView, name: str | None) -> Iterator[tuple[int, list[str]
     None: all calls.
     """
     for _, tree in _trees(view):
-        calls = [item for item in ast.walk(tree) if isinstance(item, ast.Call) and _is_foreign(tree, item)]
+        calls = [item for item in nodes_of(tree) if isinstance(item, ast.Call) and _is_foreign(tree, item)]
         found = [(item, names) for item in calls if (names := list(_passed_names(item))) and name in (None, *names)]
         # `run(c_void_p(x.data_ptr()))` is one call that is given x
-        inner = {id(part) for item, _ in found for part in ast.walk(item) if part is not item}
+        inner = {id(part) for item, _ in found for part in nodes_of(item) if part is not item}
         yield from ((item.lineno, names) for item, names in found if name is None or id(item) not in inner)
 
 
@@ -252,7 +253,7 @@ def _passed_names(node: ast.Call) -> Iterator[str]:
     """Of its arguments, and of the tensor whose method it is."""
     parts: list[ast.expr] = passed_values(node)
     for part in parts:
-        for item in ast.walk(part):
+        for item in nodes_of(part):
             if isinstance(item, ast.Attribute):
                 yield item.attr
             elif isinstance(item, ast.Name) and item.id not in ("self", "torch"):

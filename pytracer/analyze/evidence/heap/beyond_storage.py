@@ -18,6 +18,7 @@ from pytracer.analyze.evidence.lifetime.variables import plain_expression, progr
 from pytracer.analyze.evidence.operators.operator import shape_words
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.lines import names_of_line
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.naming import line_in, place_words
 from pytracer.analyze.parts import python_frame
 from pytracer.analyze.tensors.origins import is_borrowed, lost_storages
@@ -150,7 +151,7 @@ def _made(found: BeyondStorage, file: str | None) -> str:
 def _resizing_lines(view: ProcessView, frames: list[PythonFrame]) -> Iterator[tuple[PythonFrame, str]]:
     for frame in {frame.file: frame for frame in frames}.values():
         tree = syntax_tree(view.process.snapshot, frame)
-        for node in ast.walk(tree) if tree is not None else ():
+        for node in nodes_of(tree) if tree is not None else ():
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and called_name(node) in _RESIZES:
                 at = PythonFrame(function=None, file=frame.file, line=node.lineno)
                 yield at, line_text(view.process.snapshot, at) or ""

@@ -14,6 +14,7 @@ from pytracer._text import list_words
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes, scope_of
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
@@ -60,7 +61,7 @@ def freed_twice(view: ProcessView) -> FreedTwice | None:
     if len(names) != 1:
         return None
     attribute = next(iter(names))
-    if any(_sets(node, attribute) for item in owner.body if _is_later(item) for node in ast.walk(item)):
+    if any(_sets(node, attribute) for item in owner.body if _is_later(item) for node in nodes_of(item)):
         return None
     calls = sorted({(node.lineno, _function(tree, node.lineno)) for node in _calls(tree, owner, method.name)})
     enough = len(calls) > 1 or method.name == "__del__"
@@ -75,16 +76,16 @@ def _sets(node: ast.AST, attribute: str) -> bool:
     if isinstance(node, ast.Delete):
         return any(variable(item) == attribute for item in node.targets)
     targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
-    return any(variable(part) == attribute for item in targets if item is not None for part in ast.walk(item))
+    return any(variable(part) == attribute for item in targets if item is not None for part in nodes_of(item))
 
 
 def _calls(tree: ast.Module, owner: ast.ClassDef, method: str) -> list[ast.Call]:
     """`self.close()` in the class, and `x.close()` where `x` is a variable that holds an object of it."""
-    inside = {id(node) for node in ast.walk(owner)}
-    held = {name for node in ast.walk(tree) for name in _made_of(node, owner.name)}
+    inside = {id(node) for node in nodes_of(owner)}
+    held = {name for node in nodes_of(tree) for name in _made_of(node, owner.name)}
     return [
         node
-        for node in ast.walk(tree)
+        for node in nodes_of(tree)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and called_name(node) == method
         if variable(node.func.value) in held or (id(node) in inside and ast.unparse(node.func.value) == "self")
     ]

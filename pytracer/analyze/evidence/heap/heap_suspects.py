@@ -37,6 +37,7 @@ from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.syntax.bindings import binding
 from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import scope_of
 from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
 from pytracer.analyze.view import ProcessView
@@ -189,9 +190,9 @@ def running_advice(view: ProcessView, beside: Overwritten) -> str | None:
     if libraries is None or len(libraries.names) != 1 or spot is None or not _frees_in_own(view):
         return None
     calls = native_calls_on(view, spot)
-    inner = {id(part) for item in calls for given in passed_values(item) for part in ast.walk(given)}
+    inner = {id(part) for item in calls for given in passed_values(item) for part in nodes_of(given)}
     outer = [item for item in calls if id(item) not in inner]
-    names = {item.id for call in outer for item in ast.walk(call) if isinstance(item, ast.Name)}
+    names = {item.id for call in outer for item in nodes_of(call) if isinstance(item, ast.Name)}
     if len(outer) != 1 or called_name(outer[0]) in _FREE or beside.name is None or names & _names_of(view, beside):
         return None
     return (
@@ -337,7 +338,7 @@ def _negative(view: ProcessView, libraries: OwnLibraries) -> str | None:
 def negative_lines(tree: ast.Module) -> list[int]:
     """Lines that fill part of a tensor with a negative whole number, as labels to ignore and missing ids are."""
     lines = set()
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.Assign) and any(isinstance(item, ast.Subscript) for item in node.targets):
             value: ast.expr | None = node.value
         elif isinstance(node, ast.Call) and called_name(node) in ("masked_fill", "masked_fill_", "full", "fill_"):
@@ -379,5 +380,5 @@ def _uses_sparse(view: ProcessView) -> bool | None:
 
 
 def _names_sparse(tree: ast.Module) -> bool:
-    names = (getattr(node, "attr", None) or getattr(node, "id", None) or "" for node in ast.walk(tree))
+    names = (getattr(node, "attr", None) or getattr(node, "id", None) or "" for node in nodes_of(tree))
     return any(part in name for name in names for part in _OF_SPARSE)

@@ -13,6 +13,7 @@ from pytracer._text import list_words
 from pytracer.analyze.evidence.own_code.own_libraries import own_libraries
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.platform.glibc_messages import explain_text
 from pytracer.analyze.platform.signals import SIGABRT, SIGBUS, SIGSEGV
 from pytracer.analyze.view import ProcessView
@@ -65,7 +66,7 @@ def unchecked_calls(view: ProcessView, frames: list[PythonFrame]) -> list[str]:
     found = []
     for file, tree in program_files(view.process.snapshot, frames).items():
         own = bool(frames) and file == frames[0].file
-        for node in ast.walk(tree):
+        for node in nodes_of(tree):
             words = _UNCHECKED.get(called_name(node) or "") if isinstance(node, ast.Call) else None
             if words is not None and isinstance(node, ast.Call):
                 place = f"line {node.lineno}" if own else f"{file.rpartition('/')[2]}:{node.lineno}"

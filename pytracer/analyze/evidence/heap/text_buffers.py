@@ -19,6 +19,7 @@ from pytracer.analyze.evidence.slicing.bindings import last_binding
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import scope_of
 from pytracer.analyze.view import ProcessView
 
@@ -62,7 +63,7 @@ def text_buffer(view: ProcessView) -> TextBuffer | None:
     found = [
         item
         for file, tree in program_files(view.process.snapshot, program_frames(view)).items()
-        for node in ast.walk(tree)
+        for node in nodes_of(tree)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
         for item in _buffers(view, file, tree, node)
     ]

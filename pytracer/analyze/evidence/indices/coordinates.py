@@ -28,6 +28,7 @@ from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.operators.operator import Operator, find_operator, shape_words
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import scope_of
 from pytracer.analyze.known.coordinates import Coordinates, coordinates_of
 from pytracer.analyze.platform.instruction import signed
@@ -117,7 +118,7 @@ def _passed(at: FailingLine, entry: Coordinates) -> _Passed | None:
     found = [
         (call, given, Spot(file, tree, scope_of(tree, call.lineno), call.lineno))
         for file, tree in at.files.items()
-        for call in ast.walk(tree)
+        for call in nodes_of(tree)
         if isinstance(call, ast.Call) and called_name(call) == entry.call and _is_unchecked(call, entry)
         if (given := _argument(call, entry, entry.coordinates)) is not None
     ]
@@ -129,7 +130,7 @@ def _passed(at: FailingLine, entry: Coordinates) -> _Passed | None:
 
 
 def _has(part: Part, call: ast.Call) -> bool:
-    return any(item is call for item in ast.walk(part.node))
+    return any(item is call for item in nodes_of(part.node))
 
 
 def _argument(call: ast.Call, entry: Coordinates, name: str) -> ast.expr | None:

@@ -10,6 +10,7 @@ from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import names_of, variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 
 _COUNTS = frozenset({"unique", "unique_consecutive", "nunique", "set"})
 
@@ -25,7 +26,7 @@ def counted_ids(back: Slice, size: str, indices: str, spot: Spot) -> tuple[str, 
 
 def _counted(back: Slice, node: ast.expr, spot: Spot) -> Iterator[tuple[str, int]]:
     made = back.made(node, spot, calls=False)
-    for item in ast.walk(made.node):
+    for item in nodes_of(made.node):
         if not isinstance(item, ast.Call) or called_name(item) not in _COUNTS:
             continue
         of = item.args[0] if item.args else item.func.value if isinstance(item.func, ast.Attribute) else None

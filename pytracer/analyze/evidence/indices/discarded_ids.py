@@ -18,6 +18,7 @@ from pytracer.analyze.evidence.slicing.elements import way_of
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.reaching import places_that_bind
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, parameters, qualified_name
 
@@ -55,7 +56,7 @@ class DiscardedIds(msgspec.Struct, frozen=True):
 def discarded_ids(back: Slice, indices: Sequence[str], spot: Spot) -> DiscardedIds | None:
     """Of the variables that indices are made of, on their way there; None where nothing of them was thrown away."""
     for text in indices:
-        for node in ast.walk(ast.parse(text, mode="eval")):
+        for node in nodes_of(ast.parse(text, mode="eval")):
             for name, at in _ways(back, node, spot):
                 found = next(_discarded(back, name, at), None)
                 if found is not None:
@@ -69,7 +70,7 @@ def _ways(back: Slice, node: ast.AST, spot: Spot, depth: int = 0) -> Iterator[tu
     yield from ((item.id, at) for item, at in way if isinstance(item, ast.Name))
     last, at = way[-1] if way else (None, spot)
     joins = isinstance(last, ast.Call) and called_name(last) in _JOINS and depth < _MOST_JOINS
-    for part in ast.walk(last.args[0]) if joins and isinstance(last, ast.Call) and last.args else ():
+    for part in nodes_of(last.args[0]) if joins and isinstance(last, ast.Call) and last.args else ():
         yield from _ways(back, part, at, depth + 1)
 
 
@@ -104,7 +105,7 @@ def _discarded(back: Slice, name: str, spot: Spot) -> Iterator[DiscardedIds]:
 def _is_unread(scope: ast.AST, target: ast.Name) -> bool:
     return not any(
         isinstance(item, ast.Name) and item.id == target.id and isinstance(item.ctx, ast.Load)
-        for item in ast.walk(scope)
+        for item in nodes_of(scope)
     )
 
 
@@ -138,7 +139,7 @@ def _numbers_anew(
 
 def _looks_up(value: ast.expr, name: str) -> bool:
     """`table[ids]`, `torch.searchsorted(known, ids)`, `[table[item] for item in ids]`."""
-    loops = [part for item in ast.walk(value) if isinstance(item, ast.ListComp) for part in item.generators]
+    loops = [part for item in nodes_of(value) if isinstance(item, ast.ListComp) for part in item.generators]
     names = {name} | {
         item.target.id for item in loops if isinstance(item.target, ast.Name) and _is_name(item.iter, name)
     }
@@ -149,7 +150,7 @@ def _looks_up(value: ast.expr, name: str) -> bool:
             and called_name(item) in _LOOKS_UP
             and any(_is_name(part, name) for part in item.args)
         )
-        for item in ast.walk(value)
+        for item in nodes_of(value)
     )
 
 

@@ -31,6 +31,7 @@ from pytracer.analyze.evidence.operators.operator import OperatorTensor, shape_w
 from pytracer.analyze.evidence.own_code.uncaught import in_region
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.naming import line_in
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
@@ -200,7 +201,7 @@ def _indexed_by(tree: ast.Module, name: str) -> Iterator[str]:
 
     Of functions, only those that take an index.
     """
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         among: list[ast.expr] = []
         if isinstance(node, ast.Subscript) and any(variable(item) == name for item in _parts(node.slice)):
             among = [node.value]
@@ -208,7 +209,7 @@ def _indexed_by(tree: ast.Module, name: str) -> Iterator[str]:
             yield f"{variable(node.func)}.weight"
             if called_name(node) in _INDEXING:
                 among = [node.func, *node.args]
-        yield from (text for item in among for part in ast.walk(item) if (text := variable(part)) is not None)
+        yield from (text for item in among for part in nodes_of(item) if (text := variable(part)) is not None)
 
 
 def _parts(node: ast.expr) -> list[ast.expr]:
@@ -261,7 +262,7 @@ def _handler(view: ProcessView) -> str | None:
     """The line of an `except` around a line of the stack that would catch the error of an index, and go on."""
     for frame in program_frames(view):
         tree = syntax_tree(view.process.snapshot, frame)
-        for node in ast.walk(tree) if tree is not None and frame.line is not None else ():
+        for node in nodes_of(tree) if tree is not None and frame.line is not None else ():
             if isinstance(node, ast.Try) and node.body[0].lineno <= (frame.line or 0) <= (
                 node.body[-1].end_lineno or 0
             ):

@@ -23,6 +23,7 @@ from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value, passed_values
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import (
     function_headed,
     own_nodes,
@@ -148,11 +149,11 @@ class _Walk:
             value = _whole(node.value)
             if isinstance(value, ast.Subscript) or self._finds(value, found, spot.tree) is not None:
                 continue
-            calls = [item for item in ast.walk(value) if isinstance(item, ast.Call)]
+            calls = [item for item in nodes_of(value) if isinstance(item, ast.Call)]
             at = structs.replace(spot, line=node.lineno)
             if any(self._back.function(item, at) is not None for item in calls):
                 continue
-            if any(variable(item) in found for item in ast.walk(value)):
+            if any(variable(item) in found for item in nodes_of(value)):
                 found |= {name for target in node.targets if (name := variable(target)) is not None}
         return found
 

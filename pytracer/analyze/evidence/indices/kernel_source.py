@@ -15,6 +15,7 @@ import msgspec
 from msgspec import structs
 
 from pytracer.analyze.evidence.lifetime.variables import python_frames
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import spans
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.files import read_all, regular_file
@@ -73,7 +74,7 @@ def _with_dimension(tree: ast.Module, found: CheckedIndex, size: str) -> Checked
     """Which dimension of the table has that size, `assert_size_stride(arg4_1, (s70, 64), ...)`; or which tensor has."""
     places = [
         (ast.unparse(node.args[0]), place)
-        for node in ast.walk(tree)
+        for node in nodes_of(tree)
         if isinstance(node, ast.Call) and ast.unparse(node.func) == _SIZES and len(node.args) > 1
         for place, item in enumerate(getattr(node.args[1], "elts", ()))
         if ast.unparse(item) == size
@@ -138,7 +139,7 @@ def _tree(frame: PythonFrame) -> ast.Module | None:
 
 def _calls_at(tree: ast.Module, line: int) -> Iterator[ast.Call]:
     """Of plain kernels: with variables alone, or views of them."""
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and spans(node, line):
             yield node
 

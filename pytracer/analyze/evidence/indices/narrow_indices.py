@@ -14,6 +14,7 @@ from pytracer.analyze.evidence.lifetime.variables import line_words, program_fra
 from pytracer.analyze.evidence.own_code.arrays import held_array
 from pytracer.analyze.evidence.own_code.own_libraries import passed_by
 from pytracer.analyze.evidence.own_code.passed_memory import held_tensor
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 
@@ -64,7 +65,7 @@ def _array(view: ProcessView) -> str | None:
     tree = syntax_tree(view.process.snapshot, frame)
     if tree is None or frame is None or frame.line is None or view.crash is None:
         return None
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)]
+    calls = [node for node in nodes_of(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)]
     spans = [node for node in calls if node.lineno <= frame.line <= (node.end_lineno or 0)]
     names = list(dict.fromkeys(name for node in spans for name in passed_by(node)))
     tensors = {name: item for name in names if (item := held_tensor(view, name)) is not None}

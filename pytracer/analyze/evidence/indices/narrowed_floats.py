@@ -10,6 +10,7 @@ from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.conversions import integer_operand, makes_32_bits
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.naming import line_in
 from pytracer.analyze.view import ProcessView
 
@@ -39,6 +40,6 @@ def narrowing_lines(view: ProcessView, value: int) -> str | None:
 
 
 def _conversions(tree: ast.Module, *, narrow: bool) -> Iterator[ast.Call]:
-    for item in ast.walk(tree):
+    for item in nodes_of(tree):
         if isinstance(item, ast.Call) and integer_operand(item) is not None and makes_32_bits(item) is narrow:
             yield item

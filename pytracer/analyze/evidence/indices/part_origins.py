@@ -25,6 +25,7 @@ from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.slicing.written_files import reads_file, written
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import names_of, variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, statement_at
 from pytracer.analyze.naming import LineWords
 from pytracer.analyze.view import ProcessView
@@ -141,7 +142,7 @@ def looked_up_beside(origin: PartOrigin) -> tuple[int, str] | None:
 
 def byte_factor(origin: PartOrigin) -> str | None:
     """`cols.itemsize` of `starts * cols.itemsize`: what it is made of counts bytes."""
-    for item in ast.walk(origin.node):
+    for item in nodes_of(origin.node):
         if isinstance(item, ast.BinOp) and isinstance(item.op, ast.Mult):
             for side in (item.left, item.right):
                 name = called_name(side) if isinstance(side, ast.Call) else getattr(side, "attr", None)

@@ -27,6 +27,7 @@ from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Made, Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.lines import attributes_of_line, items_of_line, names_of_line
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Argument
@@ -165,7 +166,7 @@ def _is_false(node: ast.expr | None) -> bool:
 
 
 def _names(tree: ast.Module) -> Iterator[str]:
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         yield getattr(node, "attr", None) or getattr(node, "id", None) or getattr(node, "arg", None) or ""
 
 

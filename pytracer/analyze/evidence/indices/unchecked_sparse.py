@@ -13,6 +13,7 @@ from pytracer.analyze.evidence.lifetime.where_made import place_of
 from pytracer.analyze.evidence.own_code.own_libraries import allocating_frames
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, statement_at
 from pytracer.analyze.view import ProcessView
 
@@ -29,7 +30,7 @@ class UncheckedSparse(msgspec.Struct, frozen=True):
 def unchecked_sparse(view: ProcessView) -> UncheckedSparse | None:
     """None where the program has no such line or several, or asks for checks anywhere."""
     files = program_files(view.process.snapshot, program_frames(view) or allocating_frames(view))
-    nodes = [(file, tree, item) for file, tree in files.items() for item in ast.walk(tree)]
+    nodes = [(file, tree, item) for file, tree in files.items() for item in nodes_of(tree)]
     if any(_name(item) in CHECKS for _, _, item in nodes):
         return None
     calls = [(file, tree, call) for file, tree, call in nodes if _is_constructor(call)]

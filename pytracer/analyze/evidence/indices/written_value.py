@@ -15,6 +15,7 @@ from pytracer.analyze.evidence.lifetime.where_made import made_words, place_of
 from pytracer.analyze.evidence.slicing.bindings import only_global
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.tensors.source_lines import line_text
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import PythonFrame
@@ -64,7 +65,7 @@ def _capital(text: str) -> str:
 
 def _written(tree: ast.Module) -> Iterator[tuple[int, ast.AST]]:
     """What is put into part of something, or is given to a function that fills."""
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.Assign) and any(isinstance(item, ast.Subscript) for item in node.targets):
             yield node.lineno, node.value
         elif isinstance(node, ast.Call) and called_name(node) in _FILLS:

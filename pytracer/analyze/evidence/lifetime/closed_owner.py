@@ -21,6 +21,7 @@ from pytracer.analyze.evidence.slicing.bindings import bindings_of
 from pytracer.analyze.evidence.syntax.bindings import set_from_outside
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
 from pytracer.analyze.evidence.syntax.names import holds, variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.reaching import ENTRY, UNKNOWN, reaching
 from pytracer.analyze.evidence.syntax.scopes import Scope, all_parameters, class_around, own_nodes, scope_of
 from pytracer.analyze.naming import LineWords
@@ -145,7 +146,7 @@ def _places(tree: ast.Module, scope: Scope, name: str, line: int, given: Iterabl
         owner = class_around(tree, scope)
         outside = set_from_outside(tree, owner, name.removeprefix("self.")) if owner is not None else [UNKNOWN]
         return {*given, *outside}
-    shared = any(isinstance(item, ast.Global) and name in item.names for item in ast.walk(tree))
+    shared = any(isinstance(item, ast.Global) and name in item.names for item in nodes_of(tree))
     found = {UNKNOWN} if shared else {*(reaching(scope, name, line) or (UNKNOWN,))}
     return found if name in all_parameters(scope) else found - {ENTRY}
 
@@ -166,7 +167,7 @@ def _made_of(scope: Scope, name: str, line: int) -> Iterator[tuple[str, int]]:
     for item in own_nodes(scope):
         if not isinstance(item, ast.Assign) or len(item.targets) != 1 or not isinstance(item.value, ast.Call):
             continue
-        target, inside = variable(item.targets[0]), [*ast.walk(item.value)]
+        target, inside = variable(item.targets[0]), [*nodes_of(item.value)]
         copied = any(isinstance(one, ast.Call) and called_name(one) in (*_COPIES, *_NUMBERS) for one in inside)
         given = any(isinstance(one, ast.expr) and ast.unparse(one) in (name, f"{name}.buf") for one in inside)
         if target is not None and target != name and given and not copied and item.lineno != line:

@@ -14,6 +14,7 @@ from pytracer._text import capital, function_words
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.native.fault_function import NativeFunction, own_function
 from pytracer.analyze.evidence.native.native_stack import image_name, own_frames
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.naming import short_file
 from pytracer.analyze.parts import python_frame
 from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
@@ -89,7 +90,7 @@ def _calls(view: ProcessView, function: str) -> list[tuple[PythonFrame, str]]:
     found = []
     for frame in {frame.file: frame for frame in frames}.values():
         tree = syntax_tree(view.process.snapshot, frame)
-        for node in ast.walk(tree) if tree is not None else ():
+        for node in nodes_of(tree) if tree is not None else ():
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == function:
                 at = PythonFrame(function=None, file=frame.file, line=node.lineno)
                 found.append((at, line_text(view.process.snapshot, at) or ""))

@@ -19,6 +19,7 @@ from pytracer.analyze.evidence.lifetime.where_made import place_of
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on, passed_values
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.parts import innermost_of_program, python_frame
@@ -135,7 +136,7 @@ def _collected(view: ProcessView, unmapping: Unmapping) -> tuple[str, PythonFram
     if tree is None or first.line is None:
         return None
     calls = [called_name(call) for call in calls_on(tree, first.line)]
-    around = [item for item in ast.walk(tree) if isinstance(item, ast.With) and _closes_at(item, first.line)]
+    around = [item for item in nodes_of(tree) if isinstance(item, ast.With) and _closes_at(item, first.line)]
     return None if around or any(name in ("close", "__exit__", "resize") for name in calls) else ("mmap", first)
 
 
@@ -152,7 +153,7 @@ def _locals(view: ProcessView, files: Mapping[str, ast.Module], owner: str, at: 
     names = {called_name(call) for call in calls}
     for file, module in files.items():
         for function in (
-            item for item in ast.walk(module) if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef))
+            item for item in nodes_of(module) if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef))
         ):
             around = class_around(module, function)
             name = around.name if function.name == "__init__" and around is not None else function.name
@@ -160,7 +161,7 @@ def _locals(view: ProcessView, files: Mapping[str, ast.Module], owner: str, at: 
                 continue
             for variable in _held(function, owner):
                 yield _local(view, file, function, around, variable, owner)
-    for statement in ast.walk(tree):
+    for statement in nodes_of(tree):
         if isinstance(statement, ast.Assign) and statement.lineno == at.line and _makes(statement.value, owner):
             for target in statement.targets:
                 if isinstance(target, ast.Name):
@@ -225,7 +226,7 @@ def _local(
         f"{around.name}.{function.name}" if around is not None else function.name,
         place_of(view, file, last.lineno) if last is not None else None,
         shortened(ast.unparse(last), _QUOTED) if last is not None else None,
-        address=last is not None and any(_takes_address(item) for item in ast.walk(last)),
+        address=last is not None and any(_takes_address(item) for item in nodes_of(last)),
     )
 
 

@@ -26,6 +26,7 @@ from pytracer.analyze.evidence.syntax.bindings import set_by
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.loops import deciding_ifs, loops_around
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.ranks import reads_rank
 from pytracer.analyze.evidence.syntax.scopes import class_around, function_named, own_nodes, parameters, scope_of, spans
 from pytracer.analyze.naming import LineWords, line_in
@@ -111,7 +112,7 @@ def _creating(
     """The call that creates the file: the one of its name, else what maps it."""
     named = (writer.at.file, writer.at.line) if writer is not None and writer.begins is None else None
     for file, tree in files.items():
-        for node in ast.walk(tree):
+        for node in nodes_of(tree):
             if not isinstance(node, ast.Call) or not creates(node):
                 continue
             if node is mapping and named in (None, (file, node.lineno)):
@@ -145,13 +146,13 @@ def _chain(files: Mapping[str, ast.Module], file: str, call: ast.Call) -> list[_
 def _is_by_rank(link: _Link) -> bool:
     """Whether a condition on the rank decides about a call, also one on its own line."""
     tests = [item.test for item, _ in deciding_ifs(link.tree, link.line)]
-    choices = (item for item in ast.walk(link.tree) if isinstance(item, (ast.If, ast.IfExp)))
+    choices = (item for item in nodes_of(link.tree) if isinstance(item, (ast.If, ast.IfExp)))
     own = [item.test for item in choices if item.lineno == link.line and _has(item, link.call)]
     return any(reads_rank(test) for test in (*tests, *own))
 
 
 def _has(node: ast.AST, call: ast.Call | None) -> bool:
-    return any(item is call for item in ast.walk(node))
+    return any(item is call for item in nodes_of(node))
 
 
 def _callers(files: Mapping[str, ast.Module], link: _Link) -> Iterator[_Link]:
@@ -199,14 +200,14 @@ class _Rank:
         if id(node) in self._seen:
             return False
         self._seen.add(id(node))
-        if reads_rank(node) or any(isinstance(item, ast.Call) and called_name(item) in _OWN for item in ast.walk(node)):
+        if reads_rank(node) or any(isinstance(item, ast.Call) and called_name(item) in _OWN for item in nodes_of(node)):
             return True
         return hops > 0 and any(self.makes(*item, hops - 1) for item in self._sources(file, line, node))
 
     def _sources(self, file: str, line: int, node: ast.AST) -> Iterator[tuple[str, int, ast.AST]]:
         tree = self._files[file]
-        owners = {id(item.value) for item in ast.walk(node) if isinstance(item, ast.Attribute)}
-        for item in ast.walk(node):
+        owners = {id(item.value) for item in nodes_of(node) if isinstance(item, ast.Attribute)}
+        for item in nodes_of(node):
             name = variable(item)
             if id(item) in owners and isinstance(item, ast.Name):
                 continue  # of `shard.path` that attribute counts, not all that `shard` was made with
@@ -224,7 +225,7 @@ class _Rank:
     def _values(self, file: str, tree: ast.Module, line: int, name: str) -> Iterator[tuple[str, int, ast.AST]]:
         scope = scope_of(tree, line)
         owner = class_around(tree, scope) if name.startswith("self.") else None
-        nodes = [*ast.walk(owner)] if owner is not None else [*own_nodes(scope), *own_nodes(tree)]
+        nodes = [*nodes_of(owner)] if owner is not None else [*own_nodes(scope), *own_nodes(tree)]
         for value in (value for item in nodes for to, value in set_by(item) if variable(to) == name):
             if value is not None:
                 yield file, value.lineno, value
@@ -243,7 +244,7 @@ class _Rank:
     def _attributes(self, name: str) -> Iterator[tuple[str, int, ast.AST]]:
         """Of `shard.slide`: what the program's classes set it to."""
         for file, tree in self._files.items():
-            for item in ast.walk(tree):
+            for item in nodes_of(tree):
                 for to, value in set_by(item):
                     if value is not None and variable(to) == f"self.{name}":
                         yield file, value.lineno, value

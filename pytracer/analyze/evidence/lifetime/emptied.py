@@ -17,6 +17,7 @@ from pytracer.analyze.evidence.lifetime.where_made import place_of
 from pytracer.analyze.evidence.slicing.callers import only_call
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import scope_of
 from pytracer.analyze.naming import LineWords
 from pytracer.analyze.parts import python_frame
@@ -81,7 +82,7 @@ def only_line(view: ProcessView) -> OnlyLine | None:
     found = {
         (file, part.lineno): part
         for file, tree in files.items()
-        for part in ast.walk(tree)
+        for part in nodes_of(tree)
         if isinstance(part, ast.Call) and called_name(part) == "resize_" and _is_nothing(part)
     }
     if len(found) != 1:

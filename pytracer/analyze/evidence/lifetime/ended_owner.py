@@ -26,6 +26,7 @@ from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.lines import names_of_line
 from pytracer.analyze.evidence.syntax.loops import loops_around
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, qualified_name, scope_of, statement_at
 from pytracer.analyze.naming import LineWords
 from pytracer.analyze.view import ProcessView
@@ -199,7 +200,7 @@ def _keeps(spot: Spot, name: str) -> bool:
 def _lines_before(spot: Spot, name: str) -> Iterator[int]:
     """Lines that make the variable of itself, such as `values = values.reshape(-1)`."""
     for line, value in lines_that_bind(spot.scope, name):
-        if value is not None and any(isinstance(item, ast.Name) and item.id == name for item in ast.walk(value)):
+        if value is not None and any(isinstance(item, ast.Name) and item.id == name for item in nodes_of(value)):
             yield line
 
 

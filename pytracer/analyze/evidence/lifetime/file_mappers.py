@@ -17,6 +17,7 @@ from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.lifetime.where_made import place_of
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.path_ends import may_be
 from pytracer.analyze.tensors.source_lines import line_text
 from pytracer.analyze.view import ProcessView
@@ -72,7 +73,7 @@ def _mapping(view: ProcessView, path: str) -> list[tuple[str, ast.Module, ast.Ca
     return [
         (file, tree, node)
         for file, tree in program_files(view.process.snapshot, program_frames(view)).items()
-        for node in ast.walk(tree)
+        for node in nodes_of(tree)
         if isinstance(node, ast.Call) and (_maps(node) or _opens(node, path))
         if not node.args or may_be(tree, node, node.args[0], _meant(node, path))
     ]
@@ -126,7 +127,7 @@ def copied_instead(view: ProcessView, storage: Storage) -> tuple[str, str] | Non
         tree = ast.parse((text or "").strip())
     except (SyntaxError, ValueError):
         return None
-    calls = [item for item in ast.walk(tree) if isinstance(item, ast.Call) and called_name(item) in _SHARES]
+    calls = [item for item in nodes_of(tree) if isinstance(item, ast.Call) and called_name(item) in _SHARES]
     if len(calls) != 1 or len(calls[0].args) != 1 or frame is None:
         return None
     if called_name(calls[0]) == "from_dlpack":  # what it is given need not have copy()

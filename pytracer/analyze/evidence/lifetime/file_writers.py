@@ -21,6 +21,7 @@ from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value, passed_values
 from pytracer.analyze.evidence.syntax.loops import LOOPS
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.path_ends import may_be
 from pytracer.analyze.evidence.syntax.scopes import class_around, function_named, own_nodes, scope_of, withs_around
 from pytracer.analyze.naming import line_in
@@ -131,7 +132,7 @@ def _doubt(tree: ast.Module, node: ast.Call) -> int:
 
     Still more of one that maps the file itself, and most of one that makes a missing file.
     """
-    around = [item for item in ast.walk(tree) if hasattr(item, "body") and _spans(item, node.lineno)]
+    around = [item for item in nodes_of(tree) if hasattr(item, "body") and _spans(item, node.lineno)]
     if any(isinstance(item, ast.If) and "exists" in ast.unparse(item.test) for item in around):
         return _MAKES_MISSING
     scope, looped = scope_of(tree, node.lineno), any(isinstance(item, LOOPS) for item in around)
@@ -147,11 +148,11 @@ def _doubt(tree: ast.Module, node: ast.Call) -> int:
 
 def _only_before_map(tree: ast.Module, function: str | None) -> bool:
     """Whether all calls of a function of the file come once, and before a map is made in the same scope."""
-    calls = [item for item in ast.walk(tree) if isinstance(item, ast.Call) and called_name(item) == function]
+    calls = [item for item in nodes_of(tree) if isinstance(item, ast.Call) and called_name(item) == function]
     if function is None or not calls:
         return False
     for call in calls:
-        looped = any(isinstance(item, LOOPS) and _spans(item, call.lineno) for item in ast.walk(tree))
+        looped = any(isinstance(item, LOOPS) and _spans(item, call.lineno) for item in nodes_of(tree))
         own = [item for item in own_nodes(scope_of(tree, call.lineno)) if isinstance(item, ast.Call)]
         if looped or not any(item.lineno > call.lineno and _leads_to_map(tree, item) for item in own):
             return False
@@ -179,7 +180,7 @@ def _spans(node: ast.AST, line: int) -> bool:
 
 def writers(tree: ast.Module) -> Iterator[tuple[ast.Call, list[ast.expr]]]:
     """Calls that create or truncate, each with what may be the path."""
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if not isinstance(node, ast.Call):
             continue
         name, func = called_name(node) or "", node.func
@@ -259,7 +260,7 @@ def _named(
     if name is None or not names & _parameters(scope):
         return
     for other, outer in trees.items():
-        for node in ast.walk(outer):
+        for node in nodes_of(outer):
             if isinstance(node, ast.Call) and (called_name(node) == name or _hands_on(node, name)):
                 texts, _ = texts_of(outer, node.lineno, passed_values(node))
                 hit = names_file(texts, path)
@@ -277,7 +278,7 @@ def _made_with(trees: dict[str, ast.Module], owner: ast.ClassDef | None, names: 
     made = [
         names_file(texts_of(tree, node.lineno, passed_values(node))[0], path)
         for tree in trees.values()
-        for node in ast.walk(tree)
+        for node in nodes_of(tree)
         if isinstance(node, ast.Call) and called_name(node) == owner.name
     ]
     return any(hit is not None and hit[1] is None for hit in made)
@@ -302,7 +303,7 @@ def texts_of(tree: ast.Module, line: int, given: list[ast.expr]) -> tuple[set[st
     waiting = [(node, 0) for node in given]
     while waiting:
         node, hops = waiting.pop()
-        for part in ast.walk(node):
+        for part in nodes_of(node):
             if isinstance(part, ast.Constant) and isinstance(part.value, str):
                 texts.add(part.value)
             if isinstance(part, ast.JoinedStr):
@@ -321,7 +322,7 @@ def texts_of(tree: ast.Module, line: int, given: list[ast.expr]) -> tuple[set[st
 
 
 def _values(scope: ast.AST, name: str) -> Iterator[ast.expr]:
-    nodes = ast.walk(scope) if isinstance(scope, ast.ClassDef) else own_nodes(scope)
+    nodes = nodes_of(scope) if isinstance(scope, ast.ClassDef) else own_nodes(scope)
     for item in nodes:
         if isinstance(item, ast.Assign) and any(variable(target) == name for target in item.targets):
             yield item.value

@@ -20,6 +20,7 @@ from pytracer.analyze.evidence.slicing.keepers import Files
 from pytracer.analyze.evidence.slicing.kept_values import KeptLine, is_same_tensor, lines_that_keep
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import scope_of
 from pytracer.analyze.naming import LineWords, line_in
 from pytracer.analyze.tensors.fsdp_units import units
@@ -144,6 +145,6 @@ def _is_parameter(tree: ast.Module, value: ast.expr, names: Collection[str]) -> 
         isinstance(node, (ast.For, ast.comprehension))
         and isinstance(node.iter, ast.Call)
         and called_name(node.iter) in _PARAMETERS
-        and any(isinstance(item, ast.Name) and item.id == value.id for item in ast.walk(node.target))
-        for node in ast.walk(tree)
+        and any(isinstance(item, ast.Name) and item.id == value.id for item in nodes_of(node.target))
+        for node in nodes_of(tree)
     )

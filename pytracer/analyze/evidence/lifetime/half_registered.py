@@ -14,6 +14,7 @@ from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.native.native_stack import functions
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import spans_body
 from pytracer.analyze.naming import LineWords, line_in
 from pytracer.analyze.view import ProcessView
@@ -44,8 +45,8 @@ def half_registered(view: ProcessView) -> HalfRegistered | None:
     here = frames[0].file if frames else None
     found = []
     for file, tree in program_files(view.process.snapshot, frames).items():
-        tries = [item for item in ast.walk(tree) if isinstance(item, ast.Try)]
-        for call in ast.walk(tree):
+        tries = [item for item in nodes_of(tree) if isinstance(item, ast.Try)]
+        for call in nodes_of(tree):
             if isinstance(call, ast.Call) and called_name(call) == "register_hooks":
                 around = [item for item in tries if spans_body(item.body, call.lineno)]
                 handlers = [part for item in around for part in item.handlers if goes_on(part)]

@@ -18,6 +18,7 @@ from pytracer.analyze.evidence.lifetime.where_made import line_that_made, place_
 from pytracer.analyze.evidence.slicing.spots import Made
 from pytracer.analyze.evidence.syntax.calls import without_wrappers
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, qualified_name, spans
 from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
 from pytracer.analyze.view import ProcessView
@@ -42,7 +43,7 @@ def made_clause(view: ProcessView, base: int, name: str) -> str:
 def _loop_at(view: ProcessView, file: str | None, line: int | None) -> ast.For | ast.AsyncFor | None:
     """Whose head a line is."""
     tree = syntax_tree(view.process.snapshot, PythonFrame(file=file, line=line))
-    for item in ast.walk(tree) if tree is not None and line is not None else ():
+    for item in nodes_of(tree) if tree is not None and line is not None else ():
         if isinstance(item, (ast.For, ast.AsyncFor)) and item.lineno <= (line or 0) < item.body[0].lineno:
             return item
     return None

@@ -16,6 +16,7 @@ from pytracer.analyze.evidence.lifetime.variables import line_words, plain_expre
 from pytracer.analyze.evidence.lifetime.where_made import place_of
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.naming import LineWords
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Holder
@@ -74,8 +75,8 @@ def is_meta(view: ProcessView, item: Holder) -> bool:
 
 
 def _lines(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    nodes = [*ast.walk(tree)]
-    tested = {id(part) for item in nodes if isinstance(item, ast.Compare) for part in ast.walk(item)}
+    nodes = [*nodes_of(tree)]
+    tested = {id(part) for item in nodes if isinstance(item, ast.Compare) for part in nodes_of(item)}
     for node in nodes:
         if not isinstance(node, ast.Call) or id(node) in tested:
             continue

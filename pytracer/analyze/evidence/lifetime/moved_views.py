@@ -22,6 +22,7 @@ from pytracer.analyze.evidence.syntax.array_views import ArrayView, array_views,
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind, registered, set_by
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import holds, variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import Scope, class_around, scope_of, spans, statement_at
 from pytracer.analyze.naming import LineWords
 from pytracer.analyze.parts import python_frame
@@ -161,7 +162,7 @@ class _Origin(msgspec.Struct, frozen=True):
 
     def _functions(self, name: str | None) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
         for file, tree in self.files.items():
-            for item in ast.walk(tree):
+            for item in nodes_of(tree):
                 if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef)) and item.name == name:
                     yield file, item
 
@@ -175,7 +176,7 @@ def _bindings(tree: ast.Module, scope: Scope, name: str) -> Iterator[tuple[int, 
         yield from lines_that_bind(scope, name)
         return
     around = class_around(tree, scope)
-    for node in ast.walk(around) if around is not None else ():
+    for node in nodes_of(around) if around is not None else ():
         held = registered(node)
         if held is not None and held[0] == name and isinstance(node, ast.Call):
             yield node.lineno, held[1]

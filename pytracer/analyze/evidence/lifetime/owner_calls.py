@@ -15,6 +15,7 @@ from pytracer.analyze.evidence.lifetime.where_made import place_of
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_around, is_parameter, own_nodes, scope_of
 from pytracer.analyze.parts import python_frame
 from pytracer.analyze.tensors.origins import is_borrowed
@@ -68,7 +69,7 @@ def owner_calls(view: ProcessView) -> OwnerCalls | None:
         return None  # a module, or a library
     around = class_around(tree, scope) if owner.startswith("self.") else None
     if around is not None:  # another method may come later
-        nodes = [item for item in ast.walk(around) if isinstance(item, ast.Call)]
+        nodes = [item for item in nodes_of(around) if isinstance(item, ast.Call)]
     lends = _owner(maker) is None
     later = {
         ast.unparse(item.func): item.lineno

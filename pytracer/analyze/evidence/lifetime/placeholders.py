@@ -28,6 +28,7 @@ from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.bindings import set_from_outside
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import Scope, class_around, scope_of
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
@@ -187,14 +188,14 @@ def _of_attribute(
 
 def _statement(owner: ast.ClassDef, line: int) -> ast.AST | None:
     return next(
-        (item for item in ast.walk(owner) if isinstance(item, (ast.Expr, ast.Assign)) and item.lineno == line), None
+        (item for item in nodes_of(owner) if isinstance(item, (ast.Expr, ast.Assign)) and item.lineno == line), None
     )
 
 
 def _is_buffer(owner: ast.ClassDef, name: str) -> bool:
     """Whether register_buffer() or nn.Buffer() makes it, so that it is in no named_parameters()."""
     attribute = name.partition(".")[2]
-    calls = (item for item in ast.walk(owner) if isinstance(item, ast.Call) and called_name(item) == "register_buffer")
+    calls = (item for item in nodes_of(owner) if isinstance(item, ast.Call) and called_name(item) == "register_buffer")
     return any(getattr(item.args[0], "value", None) == attribute for item in calls if item.args)
 
 
@@ -240,14 +241,14 @@ def _is_empty_list(node: ast.expr) -> bool:
 
 def _reads(value: ast.AST | None, name: str) -> bool:
     """Whether a line that sets it makes it of itself: `self.rows = self.rows[keep]`."""
-    return value is None or any(variable(item) == name for item in ast.walk(value))
+    return value is None or any(variable(item) == name for item in nodes_of(value))
 
 
 def _cuts(owner: ast.ClassDef, name: str) -> bool:
     """Whether a method of the tensor may take its elements away."""
     methods = [
         item.func.attr
-        for item in ast.walk(owner)
+        for item in nodes_of(owner)
         if isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute) and variable(item.func.value) == name
     ]
     return bool({"resize_", "set_", "resize_as_"} & {*methods})

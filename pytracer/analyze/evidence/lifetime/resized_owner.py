@@ -26,6 +26,7 @@ from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.loops import loops_around
 from pytracer.analyze.evidence.syntax.lost_owners import address_taken
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes, qualified_name, scope_of, spans, spans_body
 from pytracer.analyze.naming import LineWords
 from pytracer.analyze.view import ProcessView
@@ -210,7 +211,7 @@ def _withs(view: ProcessView, files: Mapping[str, ast.Module], item: Resizing) -
     owner = class_around(item.spot.tree, item.spot.scope)
     found: list[LineWords] = []
     for file, tree in files.items():
-        for node in ast.walk(tree):
+        for node in nodes_of(tree):
             if not isinstance(node, (ast.With, ast.AsyncWith)) or owner is None:
                 continue
             scope = scope_of(tree, node.lineno)

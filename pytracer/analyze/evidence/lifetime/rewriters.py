@@ -27,6 +27,7 @@ from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.loops import deciding_ifs
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.path_ends import ADDED_BY_NUMPY
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, qualified_name
 from pytracer.analyze.naming import LineWords, line_in
@@ -215,7 +216,7 @@ def _parts(back: Slice, call: ast.Call, given: ast.expr | None, chain: Chain) ->
 def _of_receiver(given: ast.expr, called: ast.Call) -> ast.expr | None:
     """`store.path` of `self.path` in a method that `store.put()` calls: another object may have another path."""
     receiver = called.func.value if isinstance(called.func, ast.Attribute) else None
-    names = {item.id for item in ast.walk(given) if isinstance(item, ast.Name)}
+    names = {item.id for item in nodes_of(given) if isinstance(item, ast.Name)}
     if receiver is None or "self" not in names or names - {"self"} - _OF_PATHS or ast.unparse(receiver) == "self":
         return None
     made: ast.expr = _Receiver(receiver).visit(copy.deepcopy(given))

@@ -22,6 +22,7 @@ from pytracer.analyze.evidence.operators.in_backward import backward, saved_word
 from pytracer.analyze.evidence.operators.operator import Operator, shape_words, without_memory
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Argument, NamedTensor
 
@@ -159,7 +160,7 @@ def _uses(view: ProcessView, attributes: set[str], node: str | None) -> Iterator
     if stem is None:
         return
     for file, tree in program_files(view.process.snapshot, program_frames(view)).items():
-        for part in ast.walk(tree):
+        for part in nodes_of(tree):
             operands = _operands(part, stem[1])
             for item in operands:
                 if isinstance(item, ast.Attribute) and item.attr in attributes and isinstance(part, ast.expr):

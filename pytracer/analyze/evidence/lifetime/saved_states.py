@@ -12,6 +12,7 @@ from pytracer._text import list_words, shortened
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.lifetime.where_made import place_of
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of
 from pytracer.analyze.naming import LineWords, short_file
 from pytracer.analyze.view import ProcessView
@@ -74,11 +75,11 @@ def not_persistent(
     view: ProcessView, owner: ast.ClassDef, attribute: str, trees: Mapping[str, ast.Module]
 ) -> NotPersistent | None:
     """Of a buffer that its class registers so, where one line alone of the program loads a state, and has run."""
-    calls = [item for item in ast.walk(owner) if isinstance(item, ast.Call) and _is_not_persistent(item, attribute)]
+    calls = [item for item in nodes_of(owner) if isinstance(item, ast.Call) and _is_not_persistent(item, attribute)]
     loads = [
         (file, tree, item)
         for file, tree in trees.items()
-        for item in ast.walk(tree)
+        for item in nodes_of(tree)
         if isinstance(item, ast.Call) and called_name(item) == "load_state_dict"
     ]
     if len(calls) != 1 or len(loads) != 1 or not _has_run(view, trees, *loads[0]):
@@ -116,7 +117,7 @@ def left_out(
     found: dict[str, LeftOut] = {}
     dtype = _dtype(view)
     for file, tree in trees.items():
-        for node in ast.walk(tree):
+        for node in nodes_of(tree):
             test = _test(node, attribute, dtype, is_buffer=is_buffer) if isinstance(node, ast.DictComp) else None
             if isinstance(node, ast.DictComp) and test is not None and _is_saved(trees, tree, node):
                 line = str(node.lineno) if file == frame.file else f"{node.lineno} of {short_file(file)}"
@@ -139,26 +140,26 @@ def _test(node: ast.DictComp, attribute: str, dtype: str | None, *, is_buffer: b
 def _is_saved(trees: Mapping[str, ast.Module], tree: ast.Module, node: ast.DictComp) -> bool:
     """Whether a call of save() or dump() is given it, by its variable or by the function that returns it."""
     names = set()
-    for item in ast.walk(tree):
+    for item in nodes_of(tree):
         if isinstance(item, ast.Assign) and item.value is node:
             names |= {target.id for target in item.targets if isinstance(target, ast.Name)}
         elif isinstance(item, ast.FunctionDef):
-            returns = (part for part in ast.walk(item) if isinstance(part, ast.Return) and part.value is not None)
+            returns = (part for part in nodes_of(item) if isinstance(part, ast.Return) and part.value is not None)
             if any(_is_given(part.value, node, names) for part in returns if part.value is not None):
                 names.add(item.name)
-    calls = (item for one in trees.values() for item in ast.walk(one) if isinstance(item, ast.Call))
+    calls = (item for one in trees.values() for item in nodes_of(one) if isinstance(item, ast.Call))
     saves = (item for item in calls if (called_name(item) or "").startswith(_SAVES))
     return any(_is_given(part, node, names) for item in saves for part in item.args)
 
 
 def _is_given(value: ast.AST, node: ast.AST, names: set[str]) -> bool:
-    return any(item is node or (isinstance(item, ast.Name) and item.id in names) for item in ast.walk(value))
+    return any(item is node or (isinstance(item, ast.Name) and item.id in names) for item in nodes_of(value))
 
 
 def loads_loosely(frame: PythonFrame, trees: Mapping[str, ast.Module]) -> int | None:
     """The only line of the frame's file that calls load_state_dict(strict=False)."""
     tree = trees.get(frame.file or "")
-    nodes = ast.walk(tree) if tree is not None else ()
+    nodes = nodes_of(tree) if tree is not None else ()
     lines = [item.lineno for item in nodes if isinstance(item, ast.Call) and _is_loose(item)]
     return lines[0] if len(lines) == 1 else None
 

@@ -24,6 +24,7 @@ from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.bindings import set_by as each_binding
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value, passed_values
 from pytracer.analyze.evidence.syntax.imports import imported_as
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes, parameters, statement_at
 from pytracer.analyze.naming import LineWords
 from pytracer.analyze.view import ProcessView
@@ -153,13 +154,13 @@ class _Walk:
 
     def _owners(self, spot: Spot, line: int) -> Iterator[tuple[ast.expr, Spot]]:
         """`self.model` of `for p in self.model.parameters()`, where `storage = p.untyped_storage()` is emptied."""
-        calls = [item for item in ast.walk(statement_at(spot.tree, line) or spot.tree) if isinstance(item, ast.Call)]
+        calls = [item for item in nodes_of(statement_at(spot.tree, line) or spot.tree) if isinstance(item, ast.Call)]
         names = {name for item in calls if _is_emptying(item) and (name := _root(item)) is not None}
         for _ in range(_HOPS):
             loops = (item for item in own_nodes(spot.scope) if isinstance(item, (ast.For, ast.AsyncFor)))
             heads = [item for item in loops if _sets(item, names)]
             for head in heads:
-                inner = [item for item in ast.walk(head.iter) if isinstance(item, ast.Call)]
+                inner = [item for item in nodes_of(head.iter) if isinstance(item, ast.Call)]
                 for call in inner:
                     if called_name(call) in _ALL and isinstance(call.func, ast.Attribute):
                         yield call.func.value, spot
@@ -185,7 +186,7 @@ class _Walk:
     def shares(self, objects: Sequence[MadeObject]) -> Iterator[_Share]:
         """Lines that give a part of one object to another; and calls that make one of `objects` of a part."""
         for file, tree in self._files.items():
-            for node in ast.walk(tree):
+            for node in nodes_of(tree):
                 for one, other, part in _set_parts(node):
                     if isinstance(node, ast.stmt):
                         yield from (
@@ -218,7 +219,7 @@ class _Walk:
             return []
         sets = [
             value
-            for node in ast.walk(made)
+            for node in nodes_of(made)
             if isinstance(node, (ast.Assign, ast.AnnAssign))
             for _, value in set_by(node)
         ]
@@ -280,4 +281,4 @@ def _root(node: ast.AST) -> str | None:
 
 
 def _sets(loop: ast.For | ast.AsyncFor, names: set[str]) -> bool:
-    return any(isinstance(item, ast.Name) and item.id in names for item in ast.walk(loop.target))
+    return any(isinstance(item, ast.Name) and item.id in names for item in nodes_of(loop.target))

@@ -18,6 +18,7 @@ from pytracer.analyze.evidence.slicing.callers import calls_named
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import (
     Scope,
     class_around,
@@ -123,7 +124,7 @@ def _replaced(tree: ast.Module, line: int) -> str | None:
     """`self.obs` of `self.obs.resize_(rows, 8)`, and of `self.obs = torch.empty(...)`."""
     statement = statement_at(tree, line)
     found: set[str] = set()
-    for node in ast.walk(statement) if statement is not None else ():
+    for node in nodes_of(statement) if statement is not None else ():
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             owner = node.func.value
             owner = owner.func.value if isinstance(owner, ast.Call) and isinstance(owner.func, ast.Attribute) else owner
@@ -171,7 +172,7 @@ def _is_lock(tree: ast.Module, text: str) -> bool:
         and isinstance(node.value, ast.Call)
         and called_name(node.value) in _LOCKS
         and any(ast.unparse(target) == text for target in node.targets)
-        for node in ast.walk(tree)
+        for node in nodes_of(tree)
     )
 
 
@@ -225,8 +226,8 @@ def _other_readers(
 
 def _sizes_only(method: ast.FunctionDef, name: str) -> bool:
     """`len(self.obs)` and `self.obs.shape`, which read no element."""
-    parents = {id(child): node for node in ast.walk(method) for child in ast.iter_child_nodes(node)}
-    uses = [node for node in ast.walk(method) if isinstance(node, ast.Attribute) and ast.unparse(node) == name]
+    parents = {id(child): node for node in nodes_of(method) for child in ast.iter_child_nodes(node)}
+    uses = [node for node in nodes_of(method) if isinstance(node, ast.Attribute) and ast.unparse(node) == name]
     return all(_is_size(parents.get(id(node))) for node in uses)
 
 

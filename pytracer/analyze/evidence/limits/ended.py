@@ -21,6 +21,7 @@ from pytracer.analyze.evidence.limits.setters import RESOURCES, Setter, setter_o
 from pytracer.analyze.evidence.limits.slow_patterns import SlowPattern, slow_pattern
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import scope_of
 from pytracer.analyze.evidence.waits.waits import program_stack, wait_of
 from pytracer.analyze.kin import parent_of
@@ -185,12 +186,12 @@ def _frames(job: JobView, view: ProcessView) -> Sequence[PythonFrame]:
 def _function(parent: ProcessView, at: PythonFrame) -> tuple[str, str] | None:
     """Its name and `line 18`."""
     tree = syntax_tree(parent.process.snapshot, at)
-    around = ast.walk(scope_of(tree, at.line)) if tree is not None and at.line is not None else ()
+    around = nodes_of(scope_of(tree, at.line)) if tree is not None and at.line is not None else ()
     near = [item for item in around if isinstance(item, ast.Call) and called_name(item) in _POOL_CALLS and item.args]
     here = [item for item in near if item.lineno <= (at.line or 0) <= (item.end_lineno or 0)]
     calls = here or near  # the line may ask for the result of what another one has given
     if len(calls) != 1 or tree is None or not isinstance(calls[0].args[0], ast.Name):
         return None
     name = calls[0].args[0].id
-    made = [item for item in ast.walk(tree) if isinstance(item, ast.FunctionDef) and item.name == name]
+    made = [item for item in nodes_of(tree) if isinstance(item, ast.FunctionDef) and item.name == name]
     return (name, f"line {made[0].lineno}") if len(made) == 1 else None

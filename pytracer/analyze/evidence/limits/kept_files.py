@@ -19,6 +19,7 @@ from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.constants import is_none
 from pytracer.analyze.evidence.syntax.loops import COMPREHENSIONS
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes, qualified_name, scope_of
 from pytracer.analyze.naming import LineWords, line_in
 from pytracer.decode.types.snapshot import Snapshot
@@ -106,7 +107,7 @@ def _makers(
     file: str, tree: ast.Module, makers: Mapping[str, Opener], here: str | None
 ) -> Iterator[tuple[str, Opener]]:
     """Classes that keep an open file in each of their objects, and functions that return one."""
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.Assign):
             opener, held = _opener(node.value, file, makers, here), variable(node.targets[0])
             if opener is None or held is None or not held.startswith("self."):
@@ -132,17 +133,17 @@ def _owned(
         item
         for item in owner.body
         if isinstance(item, ast.FunctionDef)
-        if item.name not in ("close", "__del__", "__exit__") and not any(part is node for part in ast.walk(item))
-        if any(variable(part) == held for part in ast.walk(item))
+        if item.name not in ("close", "__del__", "__exit__") and not any(part is node for part in nodes_of(item))
+        if any(variable(part) == held for part in nodes_of(item))
     ]
     reader = (f"{owner.name}.{users[0].name}", line_in(file, users[0].lineno, here)) if len(users) == 1 else None
     return Opener(place, shortened(ast.unparse(node), _QUOTED), owner.name, reader)
 
 
 def _keepers(file: str, tree: ast.Module, makers: Mapping[str, Opener], here: str | None) -> Iterator[KeptFiles]:
-    if not any(_opener(item, file, makers, here) for item in ast.walk(tree) if isinstance(item, ast.expr)):
+    if not any(_opener(item, file, makers, here) for item in nodes_of(tree) if isinstance(item, ast.expr)):
         return  # before the function around each statement is looked for
-    for node in (item for item in ast.walk(tree) if isinstance(item, ast.stmt)):
+    for node in (item for item in nodes_of(tree) if isinstance(item, ast.stmt)):
         found = _kept_by(node, file, tree, makers, here)
         if found is not None:
             holder, opener, at_once = found

@@ -20,6 +20,7 @@ from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
 from pytracer.analyze.evidence.syntax.loops import loops_around
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, parameters, spans
 from pytracer.analyze.naming import line_in
 
@@ -123,7 +124,7 @@ def _received(spot: Spot) -> _Region | None:
                 target = target.elts[1]
             return _Region(spot, item.body, _names(target))
         if isinstance(item, ast.Assign) and spans(item, spot.line) and isinstance(item.value, (ast.Call, ast.Await)):
-            if any(isinstance(part, ast.Attribute) and part.attr in _SHARES for part in ast.walk(item.value)):
+            if any(isinstance(part, ast.Attribute) and part.attr in _SHARES for part in nodes_of(item.value)):
                 return None  # the program's own, which other processes are to see
             loops = loops_around(spot.tree, spot.line)
             names = frozenset(name for target in item.targets for name in _names(target))
@@ -141,7 +142,7 @@ def _at_once(spot: Spot) -> Iterator[KeptTensor]:
 
 
 def _names(target: ast.AST) -> frozenset[str]:
-    return frozenset(item.id for item in ast.walk(target) if isinstance(item, ast.Name))
+    return frozenset(item.id for item in nodes_of(target) if isinstance(item, ast.Name))
 
 
 def _nodes(region: _Region) -> Iterator[ast.AST]:
@@ -190,7 +191,7 @@ def _makes_object(call: ast.Call) -> bool:
 
 def _is_moved(value: ast.expr) -> bool:
     """To another device, where that is a copy."""
-    calls = (item for item in ast.walk(value) if isinstance(item, ast.Call))
+    calls = (item for item in nodes_of(value) if isinstance(item, ast.Call))
     return any(called_name(item) in _DEVICES for item in calls)
 
 

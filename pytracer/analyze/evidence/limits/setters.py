@@ -13,6 +13,7 @@ from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.constants import constant_number
 from pytracer.analyze.evidence.syntax.names import last_name
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.naming import line_in
 from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import PythonFrame
@@ -41,7 +42,7 @@ def setter_of(
     resource = RESOURCES.get(name)
     found: list[tuple[str, ast.Call, ast.Module]] = []
     for file, tree in program_files(snapshot, frames).items() if resource is not None else ():
-        for item in ast.walk(tree):
+        for item in nodes_of(tree):
             if not isinstance(item, ast.Call) or called_name(item) not in ("setrlimit", "prlimit"):
                 continue
             if any(last_name(part) == resource for part in item.args):

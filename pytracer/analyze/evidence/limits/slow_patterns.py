@@ -21,6 +21,7 @@ from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.imports import imported_as
 from pytracer.analyze.evidence.syntax.names import last_name
 from pytracer.analyze.evidence.syntax.nested_repetition import nested_repetition
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_named, qualified_name, scope_of, spans
 from pytracer.analyze.naming import line_in
 from pytracer.analyze.view import ProcessView
@@ -69,7 +70,7 @@ def slow_pattern(files: Mapping[str, ast.Module], name: str) -> SlowPattern | No
     """The first one that the only function of that name reaches."""
     begin = only_function(files, name)
     reached = [*_reached(files, _Place(*begin))] if begin is not None else []
-    loops = any(isinstance(item, ast.While) for place in reached for item in ast.walk(place.function))
+    loops = any(isinstance(item, ast.While) for place in reached for item in nodes_of(place.function))
     for place in reached:
         for call in _calls(place.function):
             found = _of_call(files, place, call)
@@ -95,7 +96,7 @@ def pattern_at(view: ProcessView) -> SlowPattern | None:
 
 
 def _calls(function: _Function) -> list[ast.Call]:
-    found = [item for item in ast.walk(function) if isinstance(item, ast.Call)]
+    found = [item for item in nodes_of(function) if isinstance(item, ast.Call)]
     return sorted(found, key=lambda item: (item.lineno, item.col_offset))
 
 
@@ -138,7 +139,7 @@ def _of_object(files: Mapping[str, ast.Module], tree: ast.Module, call: ast.Call
 
 
 def _settings(tree: ast.Module) -> Iterator[tuple[ast.expr, ast.expr | None]]:
-    for item in ast.walk(tree):
+    for item in nodes_of(tree):
         yield from set_by(item)
 
 

@@ -15,6 +15,7 @@ from pytracer._text import shortened
 from pytracer.analyze.evidence.native.aborts import cpp_exception
 from pytracer.analyze.evidence.native.native_stack import functions
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import spans_body
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
@@ -89,7 +90,7 @@ def _arguments(call: ast.Call) -> tuple[str | None, str | None]:
 def _handler(tree: ast.Module, line: int) -> tuple[int, str] | None:
     """The innermost `except` of a `try` whose body has the line."""
     around = [
-        item for item in ast.walk(tree) if isinstance(item, ast.Try) and item.handlers and spans_body(item.body, line)
+        item for item in nodes_of(tree) if isinstance(item, ast.Try) and item.handlers and spans_body(item.body, line)
     ]
     if not around:
         return None

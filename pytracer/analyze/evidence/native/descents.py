@@ -11,6 +11,7 @@ from pytracer._text import list_words, shortened
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.wraps import Wrap, wraps_of_classes
 from pytracer.analyze.evidence.syntax.loops import loops_around
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import parameters, scope_of, statement_at
 from pytracer.analyze.naming import LineWords, line_in
 from pytracer.decode.types.snapshot import Snapshot
@@ -94,7 +95,7 @@ def _parts(tree: ast.Module, line: int) -> Iterator[ast.Attribute | ast.Subscrip
     scope, statement = scope_of(tree, line), statement_at(tree, line)
     if isinstance(scope, (ast.Module, ast.Lambda)) or statement is None:
         return
-    nodes = [*ast.walk(statement)]
+    nodes = [*nodes_of(statement)]
     heads = [(item.target, item.iter) for item in nodes if isinstance(item, ast.comprehension)]
     heads += [(item.target, item.iter) for item in loops_around(tree, line) if not isinstance(item, ast.While)]
     if isinstance(statement, ast.For):
@@ -123,7 +124,7 @@ def _looped(value: ast.expr, heads: Sequence[tuple[ast.expr, ast.expr]]) -> ast.
     """What a loop's variable comes from; anything else as it is."""
     if not isinstance(value, ast.Name):
         return value
-    own = [source for target, source in heads if any(_is(part, value.id) for part in ast.walk(target))]
+    own = [source for target, source in heads if any(_is(part, value.id) for part in nodes_of(target))]
     source = own[-1] if own else value
     while isinstance(source, ast.Call):
         called = source.func.attr if isinstance(source.func, ast.Attribute) else getattr(source.func, "id", "")

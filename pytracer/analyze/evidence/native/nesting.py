@@ -23,6 +23,7 @@ from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.wraps import Wrap, links, wraps_of_classes
 from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
 from pytracer.analyze.evidence.syntax.loops import LOOPS
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.recursion_limits import recursion_limit
 from pytracer.analyze.naming import LineWords, line_in, short_file
 from pytracer.analyze.tensors.source_lines import line_text
@@ -191,7 +192,7 @@ def only_call(view: ProcessView, found: Nesting) -> str | None:
     calls = {
         (file, node.lineno, shortened(ast.unparse(node), _QUOTED))
         for file, tree in _files(view, []).items()
-        for node in ast.walk(tree)
+        for node in nodes_of(tree)
         if isinstance(node, ast.Call) and called_name(node) in found.called
     }
     if len(calls) != 1:
@@ -221,7 +222,7 @@ def _traced(view: ProcessView, frames: list[PythonFrame]) -> str:
     found = {
         (file, node.lineno)
         for file, tree in _files(view, frames).items()
-        for node in ast.walk(tree)
+        for node in nodes_of(tree)
         if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("jit.trace", "jit.trace_module"))
     }
     if len(found) != 1:
@@ -243,12 +244,12 @@ def wrapping_line(view: ProcessView, frames: list[PythonFrame]) -> tuple[LineWor
 
 def only_wrap(files: Mapping[str, ast.Module]) -> tuple[str, int] | None:
     """Its file and number."""
-    nodes = [item for tree in files.values() for item in ast.walk(tree)]
+    nodes = [item for tree in files.values() for item in nodes_of(tree)]
     classes = {item.name for item in nodes if isinstance(item, ast.ClassDef) and _is_holder(item)}
     found = {
         (file, line)
         for file, tree in files.items()
-        for loop in ast.walk(tree)
+        for loop in nodes_of(tree)
         if isinstance(loop, LOOPS)
         for line in _wrapping(loop, classes)
     }
@@ -316,7 +317,7 @@ def _is_holder(item: ast.ClassDef) -> bool:
 
 
 def _wrapping(loop: ast.AST, classes: set[str]) -> Iterator[int]:
-    for node in ast.walk(loop):
+    for node in nodes_of(loop):
         if not isinstance(node, ast.Assign) or len(node.targets) != 1:
             continue
         target = node.targets[0]
@@ -335,7 +336,7 @@ def _holds(value: ast.expr, name: str, classes: set[str]) -> bool:
     if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Mod):
         return name in _parts(value.right)
     if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add):  # "(" + text + ")"
-        texts = any(isinstance(item, ast.Constant) and isinstance(item.value, str) for item in ast.walk(value))
+        texts = any(isinstance(item, ast.Constant) and isinstance(item.value, str) for item in nodes_of(value))
         return texts and name in _parts(value)
     if isinstance(value, ast.Call):
         called = called_name(value) or ""
@@ -347,4 +348,4 @@ def _holds(value: ast.expr, name: str, classes: set[str]) -> bool:
 
 
 def _parts(node: ast.AST) -> set[str]:
-    return {ast.unparse(item) for item in ast.walk(node) if isinstance(item, (ast.Name, ast.Attribute))}
+    return {ast.unparse(item) for item in nodes_of(node) if isinstance(item, (ast.Name, ast.Attribute))}

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import NativeFrame
@@ -41,7 +42,7 @@ def _called(view: ProcessView) -> str | None:
     found = {
         item.name
         for each in program_files(view.process.snapshot, program_frames(view)).values()
-        for item in ast.walk(each)
+        for item in nodes_of(each)
         if isinstance(item, ast.FunctionDef) and item.name in names and any(map(_is_numba, item.decorator_list))
     }
     return found.pop() if len(found) == 1 else None

@@ -11,6 +11,7 @@ from pytracer.analyze.evidence.syntax.calls import called_name, calls_on, keywor
 from pytracer.analyze.evidence.syntax.imports import imported_as
 from pytracer.analyze.evidence.syntax.lines import names_of_line
 from pytracer.analyze.evidence.syntax.names import names_of
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_around, is_method, scope_of
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
@@ -70,7 +71,7 @@ def _is_read_from(tree: ast.Module, line: int, called: Collection[str], name: st
     """Whether the object that is walked through has only attributes of the variable: `agent.memory.items`."""
     own = [item for item in calls_on(tree, line) if called_name(item) in called and not _is_method(tree, item)]
     given = _object(own[0]) if len(own) == 1 else None
-    nodes = [] if given is None else [*ast.walk(given)]
+    nodes = [] if given is None else [*nodes_of(given)]
     owners = {id(item.value) for item in nodes if isinstance(item, ast.Attribute)}
     found = [item for item in nodes if isinstance(item, ast.Name) and item.id == name]
     return bool(found) and all(id(item) in owners for item in found)
@@ -88,8 +89,8 @@ def _is_module(tree: ast.Module, node: ast.expr) -> bool:
 
 def _read(node: ast.expr) -> list[str]:
     """Variables, and `self` where that is passed itself."""
-    owners = {id(item.value) for item in ast.walk(node) if isinstance(item, ast.Attribute)}
-    plain = (item for item in ast.walk(node) if isinstance(item, ast.Name) and item.id == "self")
+    owners = {id(item.value) for item in nodes_of(node) if isinstance(item, ast.Attribute)}
+    plain = (item for item in nodes_of(node) if isinstance(item, ast.Name) and item.id == "self")
     own = ["self"] if any(id(item) not in owners for item in plain) else []
     return list(dict.fromkeys([*names_of(node), *own]))
 

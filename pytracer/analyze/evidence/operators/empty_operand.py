@@ -27,6 +27,7 @@ from pytracer.analyze.evidence.syntax.bindings import bound_value
 from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
 from pytracer.analyze.evidence.syntax.imports import imported_as
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import scope_of
 from pytracer.analyze.naming import LineWords
 from pytracer.analyze.view import ProcessView
@@ -85,7 +86,7 @@ def empty_operand(view: ProcessView) -> EmptyOperand | None:
     calls = [
         (file, item)
         for file, tree in files.items()
-        for item in ast.walk(tree)
+        for item in nodes_of(tree)
         if isinstance(item, ast.Call) and (called_name(item) or "").strip("_") == forward
     ]
     if len(calls) != 1:

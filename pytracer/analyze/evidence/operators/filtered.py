@@ -21,6 +21,7 @@ from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, spans
 from pytracer.analyze.naming import LineWords
 from pytracer.analyze.view import ProcessView
@@ -279,7 +280,7 @@ def _may_filter(back: Slice, node: ast.expr, spot: Spot) -> bool:
     """Whether an expression leaves out rows itself, also in a comprehension."""
     if _filter_of(back, node, spot) is not None:
         return True
-    inside = list(ast.walk(node))
+    inside = list(nodes_of(node))
     return any(isinstance(item, ast.comprehension) and item.ifs for item in inside) or any(
         isinstance(item, ast.Call) and called_name(item) in ("filter", "compress") for item in inside
     )

@@ -20,6 +20,7 @@ from pytracer.analyze.evidence.lifetime.where_made import is_shared_with_others,
 from pytracer.analyze.evidence.operators.operator import OperatorTensor, below_python, shape_words
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.lines import names_of_line
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import function_named
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
@@ -68,7 +69,7 @@ def _may_run(text: str, node: str | None) -> bool:
     `total = torch.stack(losses).mean()` begins a backward pass, and its operators are long before it.
     """
     try:
-        calls = [item for item in ast.walk(ast.parse(text)) if isinstance(item, ast.Call)]
+        calls = [item for item in nodes_of(ast.parse(text)) if isinstance(item, ast.Call)]
     except SyntaxError:  # of a statement of several lines
         return "(" in text
     operator = (node or "").partition("Backward")[0].lower()
@@ -111,11 +112,11 @@ def _unpack(view: ProcessView, frames: list[PythonFrame]) -> str | None:
 
 def _hooks(tree: ast.Module) -> Iterator[str]:
     """Names of the second argument of saved_tensors_hooks(), also as the base of a class."""
-    calls = [item for item in ast.walk(tree) if isinstance(item, ast.Call) and called_name(item) == _HOOKS]
-    for owner in (item for item in ast.walk(tree) if isinstance(item, ast.ClassDef)):
+    calls = [item for item in nodes_of(tree) if isinstance(item, ast.Call) and called_name(item) == _HOOKS]
+    for owner in (item for item in nodes_of(tree) if isinstance(item, ast.ClassDef)):
         if any(ast.unparse(base).endswith(_HOOKS) for base in owner.bases):
             calls += [
-                item for item in ast.walk(owner) if isinstance(item, ast.Call) and called_name(item) == "__init__"
+                item for item in nodes_of(owner) if isinstance(item, ast.Call) and called_name(item) == "__init__"
             ]
     for call in calls:
         hook = call.args[1] if len(call.args) == _PAIR else None

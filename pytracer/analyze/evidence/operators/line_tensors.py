@@ -15,6 +15,7 @@ from pytracer.analyze.evidence.lifetime.variables import plain_expression, pytho
 from pytracer.analyze.evidence.operators.operator import Operator, OperatorTensor, find_operator
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on, passed_values
 from pytracer.analyze.evidence.syntax.lines import names_of_call
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import spans
 from pytracer.analyze.parts import python_frame
 from pytracer.analyze.tensors.source_lines import syntax_tree
@@ -94,7 +95,7 @@ def _held_operands(view: ProcessView) -> list[tuple[int, int]] | None:
 
 def _only_operands(tree: ast.Module, line: int) -> list[str] | None:
     """What the only call, or the only `a + b`, of a line is of; None where it is of another expression."""
-    nodes = [item for item in ast.walk(tree) if isinstance(item, (ast.Call, ast.BinOp)) and spans(item, line)]
+    nodes = [item for item in nodes_of(tree) if isinstance(item, (ast.Call, ast.BinOp)) and spans(item, line)]
     if len(nodes) != 1:
         return None
     node = nodes[0]
@@ -155,9 +156,9 @@ def _names(operator: Operator | None, tree: ast.Module, line: int) -> list[str]:
     calls = [item for item in calls_on(tree, line) if (name := called_name(item)) and called.endswith(name)]
     if len(calls) != 1:
         return names
-    inner = [item for part in passed_values(calls[0]) for item in ast.walk(part) if isinstance(item, ast.Call)]
-    within = {id(item) for call in inner for part in passed_values(call) for item in ast.walk(part)}
+    inner = [item for part in passed_values(calls[0]) for item in nodes_of(part) if isinstance(item, ast.Call)]
+    within = {id(item) for call in inner for part in passed_values(call) for item in nodes_of(part)}
     receiver = calls[0].func.value if isinstance(calls[0].func, ast.Attribute) else None
-    given = [node for part in (receiver, *passed_values(calls[0])) if part is not None for node in ast.walk(part)]
+    given = [node for part in (receiver, *passed_values(calls[0])) if part is not None for node in nodes_of(part)]
     own = {ast.unparse(item) for item in given if isinstance(item, ast.expr) and id(item) not in within}
     return [name for name in names if name in own]

@@ -27,6 +27,7 @@ from pytracer.analyze.evidence.failing.not_finite.weights import (
 )
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import ExceptionReport, PythonFrame
@@ -75,7 +76,7 @@ def _hazards(at: FailingLine) -> list[Hazard]:
     if spot is None or statement is None:
         return []
     roots = [Part(statement, spot)]
-    nodes = (item for part in parts_of(at, statement, spot) for item in ast.walk(part.node))
+    nodes = (item for part in parts_of(at, statement, spot) for item in nodes_of(part.node))
     if any(isinstance(item, ast.Call) and called_name(item) == "DataLoader" for item in nodes):
         roots += samples(at)
     return hazards_of(at, roots, lambda item: _can_reach(item, statement))
@@ -85,7 +86,7 @@ def _can_reach(item: Hazard, statement: ast.stmt) -> bool:
     """Whether the native code may have been given what it makes: no size is recorded, and its result comes later."""
     if item.backward or item.only not in ("", "zero"):
         return False
-    if not any(part is item.node for part in ast.walk(statement)):
+    if not any(part is item.node for part in nodes_of(statement)):
         return True
-    inside = (part for part in ast.walk(item.node) if isinstance(part, ast.Call) and part is not item.node)
+    inside = (part for part in nodes_of(item.node) if isinstance(part, ast.Call) and part is not item.node)
     return not any(_LINALG.search(ast.unparse(part.func)) for part in inside)

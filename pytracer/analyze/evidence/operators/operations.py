@@ -13,6 +13,7 @@ from pytracer._library_files import is_library_file
 from pytracer.analyze.evidence.lifetime.variables import python_frames
 from pytracer.analyze.evidence.operators.operator import Operator
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import statement_at
 from pytracer.analyze.parts import python_frame
 from pytracer.analyze.tensors.source_lines import syntax_tree
@@ -39,7 +40,7 @@ def operands_of_operation(view: ProcessView, operator: Operator) -> set[str] | N
     kind = _OPERATIONS.get(name)
     if statement is None or kind is None or isinstance(statement, (ast.For, ast.While, ast.If, ast.With)):
         return None
-    nodes = [*ast.walk(statement)]
+    nodes = [*nodes_of(statement)]
     if any(isinstance(item, ast.Call) and (called_name(item) or "").rstrip("_") == name for item in nodes):
         return None  # that may be the operator as well
     operations = [set(_operands(item)) for item in nodes if isinstance(item, ast.BinOp) and isinstance(item.op, kind)]

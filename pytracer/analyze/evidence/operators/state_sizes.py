@@ -24,6 +24,7 @@ from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.parameter_lists import ParameterLists, is_optimizer, parameter_lists
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes
 from pytracer.analyze.naming import line_in
 from pytracer.analyze.tensors.journal import lived_at
@@ -355,7 +356,7 @@ def _loading_calls(view: ProcessView) -> tuple[set[tuple[str | None, int, str]],
         tree = syntax_tree(view.process.snapshot, frame)
         known = known or tree is not None
         made = {*_optimizers(tree)} if tree is not None else set()
-        for node in ast.walk(tree) if tree is not None else ():
+        for node in nodes_of(tree) if tree is not None else ():
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
                 owner = ast.unparse(node.func.value)
                 is_one = owner in made or ("opt" in owner.lower() and "sched" not in owner.lower())
@@ -368,12 +369,12 @@ def _optimizers(tree: ast.Module) -> Iterator[str]:
     """`sgd` of `sgd = torch.optim.SGD(...)`, and of a function that returns one."""
     makers = {
         item.name
-        for item in ast.walk(tree)
+        for item in nodes_of(tree)
         if isinstance(item, ast.FunctionDef)
         for node in own_nodes(item)
         if isinstance(node, ast.Return) and isinstance(node.value, ast.Call) and is_optimizer(node.value)
     }
-    for item in ast.walk(tree):
+    for item in nodes_of(tree):
         call = item.value if isinstance(item, ast.Assign) else None
         if not isinstance(item, ast.Assign) or not isinstance(call, ast.Call):
             continue

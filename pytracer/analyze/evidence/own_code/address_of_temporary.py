@@ -12,6 +12,7 @@ import msgspec
 from pytracer._text import shortened
 from pytracer.analyze.evidence.lifetime.where_made import place_of
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import statement_at
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
@@ -57,7 +58,7 @@ def address_of_temporary(view: ProcessView) -> TemporaryAddress | None:
     if tree is None or freed.file is None or freed.line is None:
         return None
     statement = statement_at(tree, freed.line)
-    taken = [item for item in ast.walk(statement) if _is_taken(item)] if statement is not None else []
+    taken = [item for item in nodes_of(statement) if _is_taken(item)] if statement is not None else []
     if len(taken) != 1 or not isinstance(taken[0], ast.Call) or not isinstance(taken[0].func, ast.Attribute):
         return None
     temporary = taken[0].func.value

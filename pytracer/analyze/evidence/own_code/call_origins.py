@@ -16,6 +16,7 @@ from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on, passed_values
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import Scope, class_around, own_nodes, scope_of
 from pytracer.analyze.view import ProcessView
 
@@ -54,7 +55,7 @@ def _met(back: Slice, waiting: list[tuple[ast.expr, Spot]]) -> tuple[list[Scope]
             continue
         seen.add(key)
         scopes.append(spot.scope)
-        for part in ast.walk(node):
+        for part in nodes_of(node):
             if isinstance(part, ast.Call):
                 called.add(called_name(part) or "")
             if isinstance(part, (ast.Name, ast.Attribute, ast.Call)):
@@ -71,10 +72,10 @@ def _given(name: str, spot: Spot) -> list[tuple[ast.AST, Spot]]:
     """Everything that lines of its function bind or write into a variable; of an attribute, those of its class."""
     owner = class_around(spot.tree, spot.scope) if name.startswith("self.") else None
     found: list[tuple[ast.AST, Spot]] = []
-    for node in ast.walk(owner) if owner is not None else own_nodes(spot.scope):
+    for node in nodes_of(owner) if owner is not None else own_nodes(spot.scope):
         targets: list[ast.expr] = node.targets if isinstance(node, ast.Assign) else []
         targets = [node.target] if isinstance(node, (ast.AugAssign, ast.For)) else targets
-        held = {variable(part) for item in targets for part in ast.walk(item)}
+        held = {variable(part) for item in targets for part in nodes_of(item)}
         value = node.iter if isinstance(node, ast.For) else getattr(node, "value", None)
         if name in held and isinstance(value, ast.expr):
             scope = scope_of(spot.tree, value.lineno)

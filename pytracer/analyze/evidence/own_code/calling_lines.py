@@ -9,6 +9,7 @@ from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.lifetime.where_made import place_of
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.naming import LineWords
 from pytracer.analyze.view import ProcessView
 
@@ -16,6 +17,6 @@ from pytracer.analyze.view import ProcessView
 def lines_that_call(view: ProcessView, functions: Collection[str]) -> Iterator[LineWords]:
     """Lines of the program with a call of one of these functions."""
     for file, tree in program_files(view.process.snapshot, program_frames(view)).items():
-        for node in ast.walk(tree):
+        for node in nodes_of(tree):
             if isinstance(node, ast.Call) and called_name(node) in functions:
                 yield place_of(view, file, node.lineno)

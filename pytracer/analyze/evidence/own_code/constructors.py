@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_named, own_nodes
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.decode.types.snapshot import PythonFrame, Snapshot
@@ -64,7 +65,7 @@ def _made_of(tree: ast.Module, owner: str, member: str) -> str | None:
     made = class_named(tree, owner)
     names = {
         called_name(item.value)
-        for item in (ast.walk(made) if made is not None else ())
+        for item in (nodes_of(made) if made is not None else ())
         if isinstance(item, ast.Assign) and isinstance(item.value, ast.Call)
         if any(ast.unparse(target) == f"self.{member}" for target in item.targets)
     }

@@ -20,6 +20,7 @@ from pytracer.analyze.evidence.own_code.own_signature import Definition, own_def
 from pytracer.analyze.evidence.own_code.short_allocations import statement_end
 from pytracer.analyze.evidence.syntax.bindings import bound_value
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on, without_ctype
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import scope_of
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
@@ -155,4 +156,4 @@ def _is_compared(text: str, counter: str) -> bool:
 
 
 def _names(node: ast.expr) -> set[str]:
-    return {item.id for item in ast.walk(node) if isinstance(item, ast.Name)}
+    return {item.id for item in nodes_of(node) if isinstance(item, ast.Name)}

@@ -19,6 +19,7 @@ from pytracer.analyze.evidence.native.jumps import wild_jump
 from pytracer.analyze.evidence.native.native_stack import image_name, own_frames
 from pytracer.analyze.evidence.own_code.misplaced_field import MisplacedField, agreeing_structures, misplaced_field
 from pytracer.analyze.evidence.own_code.passed import passed
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 
@@ -124,7 +125,7 @@ def unlike_structures(view: ProcessView) -> Iterator[tuple[str, int]]:
     frame = next(iter(program_frames(view)), None)
     tree = syntax_tree(view.process.snapshot, frame)
     alike = agreeing_structures(view)
-    for node in ast.walk(tree) if tree is not None else ():
+    for node in nodes_of(tree) if tree is not None else ():
         known = isinstance(node, ast.ClassDef) and any(_last_name(base) in _STRUCTURES for base in node.bases)
         if isinstance(node, ast.ClassDef) and known and node.name not in alike:
             yield node.name, node.lineno

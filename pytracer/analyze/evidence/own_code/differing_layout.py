@@ -29,6 +29,7 @@ from pytracer.analyze.evidence.own_code.struct_fields import (
     same_structure,
 )
 from pytracer.analyze.evidence.slicing.files import program_files
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import statement_at
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
@@ -149,10 +150,10 @@ class _Read(msgspec.Struct, frozen=True):
         tree = syntax_tree(view.process.snapshot, frame)
         statement = statement_at(tree, frame.line) if tree is not None else None
         read = (
-            [item for item in ast.walk(statement) if isinstance(item, ast.Attribute)] if statement is not None else []
+            [item for item in nodes_of(statement) if isinstance(item, ast.Attribute)] if statement is not None else []
         )
         called = (
-            {id(item.func) for item in ast.walk(statement) if isinstance(item, ast.Call)} if statement else set[int]()
+            {id(item.func) for item in nodes_of(statement) if isinstance(item, ast.Call)} if statement else set[int]()
         )
         near = [item for item in read if item.lineno <= frame.line <= (item.end_lineno or item.lineno)]
         near = [item for item in near if id(item) not in called]

@@ -14,6 +14,7 @@ from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.imports import imported_as
 from pytracer.analyze.evidence.syntax.names import last_name
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import scope_of
 from pytracer.analyze.naming import LineWords, line_in
 from pytracer.analyze.view import ProcessView
@@ -72,7 +73,7 @@ def dropped_callbacks(view: ProcessView) -> Iterator[DroppedCallback]:
 
 def callback_types(tree: ast.Module) -> Iterator[str]:
     """Names of the prototypes that a file makes."""
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and called_name(node.value) in _PROTOTYPES:
             yield from filter(None, map(last_name, node.targets))
 
@@ -90,7 +91,7 @@ class _Callbacks:
 
     def found(self) -> Iterator[DroppedCallback]:
         """In no order but that of the syntax tree."""
-        for node in ast.walk(self._tree):
+        for node in nodes_of(self._tree):
             if isinstance(node, ast.FunctionDef):
                 yield from self._of_decorated(node)
             module = self._makes(node)
@@ -151,7 +152,7 @@ class _Callbacks:
             return None
         given = any(
             self._native.has(call) and any(isinstance(item, ast.Name) and item.id == name for item in call.args)
-            for call in ast.walk(scope)
+            for call in nodes_of(scope)
             if isinstance(call, ast.Call)
         )
         return scope.name if given and not Uses(self._parents, self._native.has).keep(scope, name) else None

@@ -30,6 +30,7 @@ from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.bindings import each_set, lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import LIBRARY_LOADERS, called_name, calls_on, passed_values
 from pytracer.analyze.evidence.syntax.names import last_name
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_around, class_named, is_method, scope_of, spans
 from pytracer.analyze.naming import LineWords
 from pytracer.analyze.view import ProcessView
@@ -100,7 +101,7 @@ class _Search:
     def _modules(self, stems: set[str]) -> Iterator[str]:
         """Names by which the program knows extensions of its own."""
         for tree in self._files.values():
-            for node in ast.walk(tree):
+            for node in nodes_of(tree):
                 if isinstance(node, (ast.Import, ast.ImportFrom)):
                     for item in node.names:
                         if item.name.rpartition(".")[2] in stems:
@@ -111,7 +112,7 @@ class _Search:
     def found(self, *, anywhere: bool) -> Iterator[DroppedHandle]:
         """Of each native call that is given the handle of another object."""
         for file, tree in self._files.items():
-            for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call) and self._is_native(node)):
+            for call in (node for node in nodes_of(tree) if isinstance(node, ast.Call) and self._is_native(node)):
                 keeper = self._keeper(file, tree, call)
                 if keeper is None or not (anywhere or self._is_used(file, tree, call, keeper)):
                     continue
@@ -121,7 +122,7 @@ class _Search:
                         yield from (self._described(file, tree, call, item, stored) for item in self._of(file, given))
 
     def _of(self, file: str, given: ast.expr) -> Iterator[Owned]:
-        for node in ast.walk(given):
+        for node in nodes_of(given):
             if isinstance(node, (ast.Attribute, ast.Name)):
                 yield from self._owners.dropped(file, node)
 
@@ -150,7 +151,7 @@ class _Search:
         owner = class_around(tree, scope_of(tree, call.lineno)) if ast.unparse(keeper).startswith("self.") else None
         user = class_around(other, scope_of(other, frame.line))
         given = [value for item in calls_on(other, frame.line) if self._is_native(item) for value in item.args]
-        for node in (part for value in given for part in ast.walk(value)):
+        for node in (part for value in given for part in nodes_of(value)):
             if isinstance(node, (ast.Name, ast.Attribute)) and last_name(node) == last_name(keeper):
                 of_self = ast.unparse(node).startswith("self.")
                 of = user if of_self else self._class_of(other, node)

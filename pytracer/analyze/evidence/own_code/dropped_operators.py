@@ -15,6 +15,7 @@ from msgspec import structs
 
 from pytracer._text import shortened
 from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes
 from pytracer.analyze.naming import line_in
 
@@ -64,7 +65,7 @@ def dropped_operators(files: Mapping[str, ast.Module], first: str | None) -> Dro
 def _of_file(
     files: Mapping[str, ast.Module], file: str, tree: ast.Module, first: str | None
 ) -> Iterator[DroppedOperators]:
-    for function in (item for item in ast.walk(tree) if isinstance(item, _Function)):
+    for function in (item for item in nodes_of(tree) if isinstance(item, _Function)):
         for call, target in _bound(function, _LIBRARY):
             library = _place(file, call.lineno, first)
             namespace = next((item.value for item in call.args[:1] if isinstance(item, ast.Constant)), None)
@@ -82,12 +83,12 @@ def _constructions(
 ) -> Iterator[DroppedOperators]:
     """Of a class whose objects hold a Library: where each of them is a local variable that nothing keeps."""
     calls = sum(
-        isinstance(item, ast.Call) and called_name(item) == owner for tree in files.values() for item in ast.walk(tree)
+        isinstance(item, ast.Call) and called_name(item) == owner for tree in files.values() for item in nodes_of(tree)
     )
     found = [
         _dropped(tree, function, call, target.id, _place(file, call.lineno, first), library)
         for file, tree in files.items()
-        for function in ast.walk(tree)
+        for function in nodes_of(tree)
         if isinstance(function, _Function)
         for call, target in _bound(function, owner)
         if isinstance(target, ast.Name) and not _kept(function, target.id)
@@ -129,26 +130,26 @@ def _holds_itself(owner: ast.ClassDef) -> bool:
         and any(isinstance(by, ast.Name) and by.id in _STATIC for by in item.decorator_list)
     }
     methods = {item.name for item in owner.body if isinstance(item, ast.FunctionDef)} - static
-    given = (value for call in ast.walk(owner) if isinstance(call, ast.Call) for value in passed_values(call))
+    given = (value for call in nodes_of(owner) if isinstance(call, ast.Call) for value in passed_values(call))
     return any(
         (isinstance(item, ast.Name) and item.id == "self" and not isinstance(value, ast.Attribute))
         or (isinstance(item, ast.Attribute) and _is_of_self(item) and item.attr in methods)
         for value in given
-        for item in ast.walk(value)
+        for item in nodes_of(value)
     )
 
 
 def _kept(function: _Function, name: str) -> bool:
     """Whether the object may outlive the function: it is used otherwise than by its methods, or to register kernels."""
-    attributes = {id(item.value) for item in ast.walk(function) if isinstance(item, ast.Attribute)}
+    attributes = {id(item.value) for item in nodes_of(function) if isinstance(item, ast.Attribute)}
     passed = {
         id(value)
-        for item in ast.walk(function)
+        for item in nodes_of(function)
         if isinstance(item, ast.Call) and called_name(item) in _REGISTERS
         for value in passed_values(item)
     }
-    inside = {id(item) for part in _inner_bodies(function) for item in ast.walk(part)}
-    for item in ast.walk(function):
+    inside = {id(item) for part in _inner_bodies(function) for item in nodes_of(part)}
+    for item in nodes_of(function):
         if isinstance(item, (ast.Global, ast.Nonlocal)) and name in item.names:
             return True
         if not isinstance(item, ast.Name) or item.id != name or not isinstance(item.ctx, ast.Load):
@@ -160,7 +161,7 @@ def _kept(function: _Function, name: str) -> bool:
 
 def _inner_bodies(function: _Function) -> Iterator[ast.AST]:
     """What functions inside of it run later; their decorators are its own."""
-    for item in ast.walk(function):
+    for item in nodes_of(function):
         if isinstance(item, ast.Lambda):
             yield item.body
         elif item is not function and isinstance(item, _Function):

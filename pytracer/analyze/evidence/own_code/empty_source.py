@@ -17,6 +17,7 @@ from pytracer.analyze.evidence.slicing.calls import argument_of
 from pytracer.analyze.evidence.syntax.bindings import is_empty_container, lines_that_fill
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.loops import COMPREHENSIONS
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_around, is_parameter, own_nodes, scope_of
 
 _HOPS = 8
@@ -64,7 +65,7 @@ def _follow(
     if not isinstance(node, ast.Name):
         return None
     values = list(_values(files, file, node))
-    if len(values) != 1 or any(lines_that_fill(item, node.id) for item in ast.walk(files[file]) if _is_scope(item)):
+    if len(values) != 1 or any(lines_that_fill(item, node.id) for item in nodes_of(files[file]) if _is_scope(item)):
         return None
     return _follow(files, values[0][0], values[0][1], key, hops - 1)
 
@@ -96,8 +97,8 @@ def _is_empty(node: ast.expr) -> bool:
 def _values(files: Mapping[str, ast.Module], file: str, name: ast.Name) -> Iterator[tuple[str, ast.AST]]:
     """What the name is bound to where it is read: in a comprehension around it, the function, or the module."""
     tree = files[file]
-    for node in ast.walk(tree):
-        if isinstance(node, COMPREHENSIONS) and any(item is name for item in ast.walk(node)):
+    for node in nodes_of(tree):
+        if isinstance(node, COMPREHENSIONS) and any(item is name for item in nodes_of(node)):
             around = [item for item in node.generators if _targets(item.target, name.id)]
             if around:
                 yield file, around[-1].iter
@@ -129,7 +130,7 @@ def _is_scope(node: ast.AST) -> bool:
 
 
 def _targets(target: ast.AST, name: str) -> bool:
-    return any(isinstance(item, ast.Name) and item.id == name for item in ast.walk(target))
+    return any(isinstance(item, ast.Name) and item.id == name for item in nodes_of(target))
 
 
 def _passed(
@@ -139,7 +140,7 @@ def _passed(
     owner = class_around(tree, function)
     called = owner.name if owner is not None and function.name == "__init__" else function.name
     for file, other in files.items():
-        for call in ast.walk(other):
+        for call in nodes_of(other):
             if isinstance(call, ast.Call) and called_name(call) == called:
                 value = argument_of(call, function, name)
                 if value is not None:

@@ -28,6 +28,7 @@ from pytracer.analyze.evidence.own_code.source_files import Source, sources_befo
 from pytracer.analyze.evidence.own_code.trap_enablers import ENABLES, FLAGS, Enabler, enablers
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import scope_of
 from pytracer.analyze.naming import LineWords, line_in, short_file
 from pytracer.analyze.parts import python_frame
@@ -190,7 +191,7 @@ def _calls(
     stems = {image_name(path).partition(".")[0] for path in libraries}
     for file, tree in reached.files.items():
         others = _Imports.of(tree, stems)
-        found = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and native.has(node)]
+        found = [node for node in nodes_of(tree) if isinstance(node, ast.Call) and native.has(node)]
         found = [node for node in found if native.is_of_library(node) or not others.have(node)]
         off = [node for node in found if called_name(node) in item.undoers or _passes_zeros(node, item.names)]
         each = {node.lineno: node for node in found if called_name(node) in item.names and node not in off}
@@ -212,7 +213,7 @@ class _Imports(msgspec.Struct, frozen=True):
     def of(cls, tree: ast.Module, stems: set[str]) -> _Imports:
         """Those of a file; `stems`: the names of the libraries without suffix."""
         found = set[str]()
-        for node in ast.walk(tree):
+        for node in nodes_of(tree):
             if isinstance(node, (ast.Import, ast.ImportFrom)):
                 module = (node.module or "") if isinstance(node, ast.ImportFrom) else ""
                 for part in node.names:

@@ -17,6 +17,7 @@ from pytracer.analyze.evidence.lifetime.where_made import place_of
 from pytracer.analyze.evidence.native.native_stack import own_frames
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on, passed_values
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes
 from pytracer.analyze.view import ProcessView
 
@@ -92,4 +93,4 @@ def _sought(call: ast.Call) -> str | None:
 def _tested(scope: Scope) -> set[str]:
     """Variables in conditions of a function."""
     tests = [item.test for item in own_nodes(scope) if isinstance(item, (ast.If, ast.Assert, ast.While, ast.IfExp))]
-    return {node.id for test in tests for node in ast.walk(test) if isinstance(node, ast.Name)}
+    return {node.id for test in tests for node in nodes_of(test) if isinstance(node, ast.Name)}

@@ -12,6 +12,7 @@ from pytracer.analyze.evidence.own_code.freed_pointer import hands_out_inside, r
 from pytracer.analyze.evidence.own_code.own_signature import own_definition
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.view import ProcessView
 
 _FREES = ("free", "cfree")
@@ -53,7 +54,7 @@ def freed_by_python(view: ProcessView) -> FreedByPython | None:
         return None
     calls = [
         node
-        for node in ast.walk(spot.tree)
+        for node in nodes_of(spot.tree)
         if isinstance(node, ast.Call) and called_name(node) in _FREES and len(node.args) == 1
         if node.lineno <= spot.line <= (node.end_lineno or 0)
     ]

@@ -24,6 +24,7 @@ from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Made, Spot
 from pytracer.analyze.evidence.syntax.bindings import each_set
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.naming import LineWords
 from pytracer.analyze.view import ProcessView
 
@@ -156,7 +157,7 @@ def restype_of(files: dict[str, ast.Module], function: str) -> tuple[str, str, i
     found = {
         (ast.unparse(value).rpartition(".")[2], file, node.lineno)
         for file, tree in files.items()
-        for node in ast.walk(tree)
+        for node in nodes_of(tree)
         if isinstance(node, ast.Assign)
         for target, value in each_set(node.targets, node.value)
         if isinstance(target, ast.Attribute) and target.attr == "restype" and _is_of(tree, target.value, function)
@@ -172,7 +173,7 @@ def _is_of(tree: ast.Module, node: ast.expr, function: str) -> bool:
         return False
     bound = [
         item.value
-        for item in ast.walk(tree)
+        for item in nodes_of(tree)
         if isinstance(item, ast.Assign)
         if any(isinstance(target, ast.Name) and target.id == node.id for target in item.targets)
     ]

@@ -23,6 +23,7 @@ from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on, passed_values
 from pytracer.analyze.evidence.syntax.loops import loops_around
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import (
     Scope,
     class_around,
@@ -125,7 +126,7 @@ def _of_attribute(
     owner = class_around(tree, scope_of(tree, call.at.line or 0))
     bound = [
         _Held(call.at.file, tree, scope_of(tree, node.lineno), name, node.lineno)
-        for node in ast.walk(owner or ast.Module([], []))
+        for node in nodes_of(owner or ast.Module([], []))
         if isinstance(node, ast.Assign) and any(ast.unparse(item) == name for item in node.targets)
     ]
     again = [item for item in bound if freed.file == item.file and _is_at(item, freed.line)]
@@ -140,12 +141,12 @@ def _of_attribute(
 def _addresses(scope: Scope, call: ast.Call) -> Iterator[str]:
     """Variables with tensors whose addresses a call is given, also by a variable with the address."""
     for given in passed_values(call):
-        for node in ast.walk(given):
+        for node in nodes_of(given):
             owner = _owner(node)
             if owner is None and isinstance(node, ast.Name):
                 bound = lines_that_bind(scope, node.id)
                 value = bound[0][1] if len(bound) == 1 else None
-                owners = [_owner(item) for item in ast.walk(value)] if value is not None else []
+                owners = [_owner(item) for item in nodes_of(value)] if value is not None else []
                 owner = next((item for item in owners if item is not None), None)
             if owner is not None:
                 yield owner

@@ -13,6 +13,7 @@ from pytracer._text import shortened
 from pytracer.analyze.evidence.own_code.native_calls import parents_of
 from pytracer.analyze.evidence.syntax.bindings import each_set
 from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes
 
 DEL, EXIT, FINALIZE, GC = "__del__", "__exit__", "weakref.finalize", "ffi.gc"
@@ -55,7 +56,7 @@ def releases(files: Mapping[str, ast.Module], is_native: IsNative) -> dict[str, 
     found = {
         node.name: tuple(_of_class(node, file, is_native))
         for file, tree in files.items()
-        for node in ast.walk(tree)
+        for node in nodes_of(tree)
         if isinstance(node, ast.ClassDef)
     }
     return {name: items for name, items in found.items() if items}
@@ -65,7 +66,7 @@ def gives_itself_away(owner: ast.ClassDef) -> bool:
     """Whether one of its methods may store the object itself, such as in a registry."""
     for method in (item for item in owner.body if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef))):
         parents = parents_of(method)
-        for node in ast.walk(method):
+        for node in nodes_of(method):
             if isinstance(node, ast.Name) and node.id == "self" and not _is_plain(node, parents.get(id(node))):
                 return True
     return False
@@ -120,12 +121,12 @@ def _is_function(node: ast.expr, is_native: IsNative) -> bool:
 def _native_attributes(owner: ast.ClassDef, is_native: IsNative) -> set[str]:
     """Attributes that a line sets to what a native call returns, also by a variable."""
     found = set()
-    for node in ast.walk(owner):
+    for node in nodes_of(owner):
         if not isinstance(node, ast.Assign):
             continue
         for target, value in each_set(node.targets, node.value):
             attribute = _own_attribute(target)
-            made = any(is_native(part) for part in ast.walk(value))
+            made = any(is_native(part) for part in nodes_of(value))
             made = made or (isinstance(value, ast.Name) and _is_made(owner, value.id, is_native))
             if attribute is not None and made:
                 found.add(attribute)
@@ -134,11 +135,11 @@ def _native_attributes(owner: ast.ClassDef, is_native: IsNative) -> set[str]:
 
 def _is_made(owner: ast.ClassDef, name: str, is_native: IsNative) -> bool:
     """Whether a native call makes a variable of the class's methods."""
-    nodes = (node for node in ast.walk(owner) if isinstance(node, ast.Assign))
+    nodes = (node for node in nodes_of(owner) if isinstance(node, ast.Assign))
     bound = (
         value for node in nodes for target, value in each_set(node.targets, node.value) if ast.unparse(target) == name
     )
-    return any(is_native(part) for value in bound for part in ast.walk(value))
+    return any(is_native(part) for value in bound for part in nodes_of(value))
 
 
 def _reached(methods: Mapping[str, Function], name: str) -> Iterator[Function]:
@@ -160,7 +161,7 @@ def _reached(methods: Mapping[str, Function], name: str) -> Iterator[Function]:
 
 def _taken(call: ast.Call, method: Function) -> set[str]:
     """Attributes of `self` that a call is given, also by a variable of the method."""
-    nodes = [node for item in passed_values(call) for node in ast.walk(item)]
+    nodes = [node for item in passed_values(call) for node in nodes_of(item)]
     names = {node.id for node in nodes if isinstance(node, ast.Name)}
     bound = [node for node in own_nodes(method) if isinstance(node, ast.Assign)]
     values = [
@@ -171,7 +172,7 @@ def _taken(call: ast.Call, method: Function) -> set[str]:
 
 def _set_to(call: ast.Call, method: Function) -> set[str]:
     """Attributes that are set to a variable that a call is given."""
-    names = {node.id for item in call.args[2:] for node in ast.walk(item) if isinstance(node, ast.Name)}
+    names = {node.id for item in call.args[2:] for node in nodes_of(item) if isinstance(node, ast.Name)}
     bound = [node for node in own_nodes(method) if isinstance(node, ast.Assign)]
     chained = {ast.unparse(item) for node in bound for item in node.targets} & names
     found = {

@@ -6,7 +6,6 @@ writes these, and before the start of its block where `last + 1` is negative.
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator
 
@@ -24,6 +23,7 @@ from pytracer.analyze.evidence.own_code.own_libraries import own_libraries
 from pytracer.analyze.evidence.own_code.short_allocations import statement_end
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.syntax.calls import passed_values
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.naming import LineWords
 from pytracer.analyze.view import ProcessView
 
@@ -82,7 +82,7 @@ def infinity_store(view: ProcessView, word: int) -> InfinityStore | None:
     if sign is None or libraries is None or spot is None:
         return None
     calls = native_calls_on(view, spot)
-    inner = {id(part) for item in calls for given in passed_values(item) for part in ast.walk(given)}
+    inner = {id(part) for item in calls for given in passed_values(item) for part in nodes_of(given)}
     calls = [item for item in calls if id(item) not in inner]
     found = dict[tuple[str | None, int | None], InfinityStore]()
     for text, place in sources_of(view, libraries) if len(calls) == 1 else ():

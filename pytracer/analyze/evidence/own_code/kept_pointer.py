@@ -20,6 +20,7 @@ from pytracer.analyze.evidence.own_code.c_text import Function, function_around,
 from pytracer.analyze.evidence.own_code.freeing_line import bare
 from pytracer.analyze.evidence.own_code.native_source import own_sources
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.naming import short_file
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
@@ -102,7 +103,7 @@ def _passed(
         tree = syntax_tree(view.process.snapshot, PythonFrame(file=frame.file, line=frame.line))
         calls = [
             node
-            for node in ast.walk(tree or ast.Module([], []))
+            for node in nodes_of(tree or ast.Module([], []))
             if isinstance(node, ast.Call) and called_name(node) == function.name and len(node.args) > place
             if node.lineno <= frame.line <= (node.end_lineno or node.lineno)
         ]

@@ -251,7 +251,7 @@ def _is_changed(name: str, since: int, spot: Spot) -> bool:
     for node in own_nodes(spot.scope):
         if not since < getattr(node, "lineno", 0) < spot.line:
             continue
-        if name in bound_in(iter([node])):
+        if name in bound_in([node]):
             return True
         if isinstance(node, ast.Call) and _may_change(node, name):
             return True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 
 _FACTORIES = frozenset({"empty", "zeros", "ones", "rand", "randn", "linspace"})
 _RANDOM = frozenset({"rand", "randn", "linspace"})  # of NumPy no calls of this form, or of its generators
@@ -27,7 +28,7 @@ def made_element(node: ast.AST, tree: ast.Module) -> tuple[str, int] | None:
     if given is None and owner != "torch" and len(node.args) > 1:
         given = node.args[1]  # np.zeros(shape, dtype)
     if given is None:
-        if owner == "torch" and any(_CHANGES_DEFAULT in (getattr(item, "attr", None) or "") for item in ast.walk(tree)):
+        if owner == "torch" and any(_CHANGES_DEFAULT in (getattr(item, "attr", None) or "") for item in nodes_of(tree)):
             return None
         return _DEFAULTS[owner], _BYTES[_DEFAULTS[owner]]
     module, _, dtype = ast.unparse(given).rpartition(".")

@@ -37,6 +37,7 @@ from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import scope_of
 from pytracer.analyze.naming import short_file
 from pytracer.analyze.view import ProcessView
@@ -199,7 +200,7 @@ def declared_structures(view: ProcessView, trees: list[ast.Module]) -> Iterator[
             yield from found
             return
     for tree in trees:
-        for node in ast.walk(tree):
+        for node in nodes_of(tree):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and "struct" in node.value:
                 yield from c_structures(node.value, "", node.lineno)
 
@@ -211,7 +212,7 @@ def _values(view: ProcessView, trees: dict[str, ast.Module], owner: ast.ClassDef
     numbers = RecordedArrays(view, back)
     fields = {field.name: field for field in item.fields if not field.pointer}
     for path, tree in trees.items():
-        for node in [item for item in ast.walk(tree) if isinstance(item, (ast.Call, ast.Assign))]:
+        for node in [item for item in nodes_of(tree) if isinstance(item, (ast.Call, ast.Assign))]:
             spot = _spot(frames, path, tree, node.lineno)
             for name, given, holder in _given(node, owner.name, item):
                 if name not in fields or (holder is not None and not _is_made_by(back, holder, spot, owner.name)):

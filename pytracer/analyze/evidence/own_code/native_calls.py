@@ -10,6 +10,7 @@ import msgspec
 from pytracer.analyze.evidence.syntax.bindings import each_set
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import last_name
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes
 
 _LOADS = ("CDLL", "PyDLL", "LoadLibrary", "dlopen")
@@ -48,7 +49,7 @@ class NativeCalls(msgspec.Struct, frozen=True):
 
 def native_calls(files: Mapping[str, ast.Module]) -> NativeCalls:
     """Of a program."""
-    nodes = [node for tree in files.values() for node in ast.walk(tree)]
+    nodes = [node for tree in files.values() for node in nodes_of(tree)]
     defined = frozenset(
         node.name for node in nodes if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
     )
@@ -91,7 +92,7 @@ def _returned(nodes: Iterable[ast.AST]) -> dict[str, ast.expr]:
 
 def parents_of(tree: ast.AST) -> dict[int, ast.AST]:
     """The node around each node, by its id()."""
-    return {id(child): node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+    return {id(child): node for node in nodes_of(tree) for child in ast.iter_child_nodes(node)}
 
 
 class Uses(msgspec.Struct, frozen=True):
@@ -110,11 +111,11 @@ class Uses(msgspec.Struct, frozen=True):
 
         `before`: lines that read another value of it.
         """
-        for node in ast.walk(scope):
+        for node in nodes_of(scope):
             if isinstance(node, (ast.Global, ast.Nonlocal)) and name in node.names:
                 return True
             inner = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)) and node is not scope
-            if inner and any(isinstance(item, ast.Name) and item.id == name for item in ast.walk(node)):
+            if inner and any(isinstance(item, ast.Name) and item.id == name for item in nodes_of(node)):
                 return True
             used = isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load)
             if used and getattr(node, "lineno", 0) not in before and not self._only_read(node):

@@ -23,6 +23,7 @@ from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.lines import names_of_line
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import is_parameter
 from pytracer.analyze.platform.instruction import signed
 from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
@@ -70,7 +71,7 @@ def _hides(origin: NameOrigin, callers: list[PythonFrame]) -> bool:
     if origin.frame not in callers:
         return False
     try:
-        calls = [item for item in ast.walk(ast.parse(origin.text)) if isinstance(item, ast.Call)]
+        calls = [item for item in nodes_of(ast.parse(origin.text)) if isinstance(item, ast.Call)]
     except (SyntaxError, ValueError):
         return False
     given = (value for item in calls for value in (*item.args, *(word for word in item.keywords if word.arg)))
@@ -79,14 +80,14 @@ def _hides(origin: NameOrigin, callers: list[PythonFrame]) -> bool:
 
 def _only_shown(tree: ast.Module, line: int) -> set[str]:
     """Variables of a line that only print(), or a logger, is given around the call that ran."""
-    calls = [item for item in ast.walk(tree) if isinstance(item, ast.Call) and _is_on(item, line)]
+    calls = [item for item in nodes_of(tree) if isinstance(item, ast.Call) and _is_on(item, line)]
     shows = [item for item in calls if called_name(item) in _SHOWS]
     used = {name for item in calls if item not in shows for name in _in(item)}
     return {name for item in shows for name in _in(item)} - used if used else set()
 
 
 def _in(node: ast.AST) -> Iterator[str]:
-    return (name for item in ast.walk(node) if (name := variable(item)) is not None)
+    return (name for item in nodes_of(node) if (name := variable(item)) is not None)
 
 
 def _is_on(node: ast.Call, line: int) -> bool:
@@ -114,7 +115,7 @@ def _number_in_register(view: ProcessView, frames: list[PythonFrame]) -> str | N
 
 def _numbers(tree: ast.Module) -> Iterator[tuple[int, int]]:
     """Large whole numbers that the program writes, with `10 ** 9` and `1 << 40`."""
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         value = _whole(node) if isinstance(node, (ast.Constant, ast.BinOp, ast.UnaryOp)) else None
         if value is None or abs(value) < _LEAST or not isinstance(node, ast.expr):
             continue

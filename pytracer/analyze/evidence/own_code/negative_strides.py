@@ -18,6 +18,7 @@ from pytracer.analyze.evidence.native.aborts import cpp_exception
 from pytracer.analyze.evidence.own_code.passed_memory import is_flipped
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.naming import LineWords, line_in
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
@@ -79,6 +80,6 @@ def negative_strides(view: ProcessView) -> NegativeStrides | None:
 
 
 def _flips(tree: ast.AST) -> Iterator[tuple[int, ast.expr]]:
-    for item in ast.walk(tree):
+    for item in nodes_of(tree):
         if isinstance(item, (ast.Subscript, ast.Call)) and is_flipped(item):
             yield item.lineno, item

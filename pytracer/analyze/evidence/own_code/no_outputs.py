@@ -23,6 +23,7 @@ from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on, keyword_value
 from pytracer.analyze.evidence.syntax.constants import constant_number
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.positive import may_be_zero
 from pytracer.analyze.evidence.syntax.scopes import statement_at
 from pytracer.analyze.evidence.syntax.set_attributes import SetAttribute
@@ -139,7 +140,7 @@ def _constructions(files: Mapping[str, ast.Module], kind: str, attribute: str) -
     """Calls of the class whose number of outputs may be 0, with that argument."""
     found = []
     for file, tree in files.items():
-        for call in ast.walk(tree):
+        for call in nodes_of(tree):
             if not isinstance(call, ast.Call) or called_name(call) != kind:
                 continue
             value = keyword_value(call, attribute) or (call.args[_PLACE] if len(call.args) > _PLACE else None)
@@ -178,10 +179,10 @@ def _binds(tree: ast.Module, call: ast.Call, layer: str) -> bool:
 
 def _iterated(tree: ast.Module, name: str) -> Iterator[str]:
     """`self.heads` of `for key, head in self.heads.items()`."""
-    loops = (item for item in ast.walk(tree) if isinstance(item, (ast.For, ast.comprehension)))
+    loops = (item for item in nodes_of(tree) if isinstance(item, (ast.For, ast.comprehension)))
     for loop in loops:
-        if any(isinstance(item, ast.Name) and item.id == name for item in ast.walk(loop.target)):
-            yield from (text for item in ast.walk(loop.iter) if isinstance(item, ast.expr) and (text := variable(item)))
+        if any(isinstance(item, ast.Name) and item.id == name for item in nodes_of(loop.target)):
+            yield from (text for item in nodes_of(loop.iter) if isinstance(item, ast.expr) and (text := variable(item)))
 
 
 def _line(view: ProcessView, file: str, line: int) -> LineWords:

@@ -20,6 +20,7 @@ from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import scope_of
 from pytracer.analyze.naming import LineWords
 from pytracer.analyze.view import ProcessView
@@ -74,7 +75,7 @@ def writing_line(view: ProcessView, file: str) -> WritingLine | None:
     found = [
         (path, node)
         for path, tree in program_files(view.process.snapshot, frames).items()
-        for node in ast.walk(tree)
+        for node in nodes_of(tree)
         if isinstance(node, ast.Call)
         and (target := _target(node)) is not None
         and path_parts(back, target, Spot(path, tree, scope_of(tree, node.lineno), node.lineno))[-1:] == (file,)

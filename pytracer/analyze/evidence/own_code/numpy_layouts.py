@@ -10,6 +10,7 @@ from msgspec import structs
 
 from pytracer.analyze.evidence.own_code.struct_fields import FieldType, Structure, laid_out
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 
 _BYTES = {
     "int8": 1, "uint8": 1, "bool_": 1, "bool": 1, "byte": 1, "ubyte": 1, "int16": 2, "uint16": 2, "short": 2,
@@ -27,10 +28,10 @@ def numpy_layouts(tree: ast.Module) -> Iterator[Layout]:
     """Of `EDGE = np.dtype([("dst", np.int64), ("weight", "f4")])`, and of `dtype=[...]`."""
     names = {
         id(item.value): item.targets[0].id
-        for item in ast.walk(tree)
+        for item in nodes_of(tree)
         if isinstance(item, ast.Assign) and len(item.targets) == 1 and isinstance(item.targets[0], ast.Name)
     }
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if not isinstance(node, ast.Call):
             continue
         made = called_name(node) == "dtype"

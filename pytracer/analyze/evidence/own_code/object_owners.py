@@ -31,6 +31,7 @@ from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
 from pytracer.analyze.evidence.syntax.constants import is_none
 from pytracer.analyze.evidence.syntax.loops import loops_around
 from pytracer.analyze.evidence.syntax.names import last_name
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import (
     Scope,
     is_parameter,
@@ -85,7 +86,7 @@ class Owners:
         running: Sequence[tuple[str | None, int]],
     ) -> None:
         self._files, self._releases, self._is_native, self._running = files, releases, is_native, running
-        nodes = [(file, node) for file, tree in files.items() for node in ast.walk(tree)]
+        nodes = [(file, node) for file, tree in files.items() for node in nodes_of(tree)]
         self._functions = [(file, node) for file, node in nodes if isinstance(node, _FUNCTIONS)]
         self._classes = [(file, node) for file, node in nodes if isinstance(node, ast.ClassDef)]
         self._calls = [(file, node) for file, node in nodes if isinstance(node, ast.Call)]

@@ -25,6 +25,7 @@ from pytracer.analyze.evidence.own_code.own_libraries import (
 from pytracer.analyze.evidence.own_code.short_allocations import ShortAllocation, short_allocations
 from pytracer.analyze.evidence.own_code.source_files import sources_beside
 from pytracer.analyze.evidence.slicing.files import program_files
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.naming import LineWords, short_file
 from pytracer.analyze.tensors.source_lines import line_text
 from pytracer.analyze.view import ProcessView
@@ -95,7 +96,7 @@ def sources_of(view: ProcessView, libraries: OwnLibraries) -> Iterator[tuple[str
     """Strings of the program that look like C, then files beside it and its libraries; each with words for a line."""
     files = program_files(view.process.snapshot, program_frames(view) or allocating_frames(view))
     for file, tree in files.items():
-        for node in ast.walk(tree):
+        for node in nodes_of(tree):
             if (
                 isinstance(node, ast.Constant)
                 and isinstance(node.value, str)

@@ -23,6 +23,7 @@ from pytracer.analyze.evidence.native.native_stack import image_name
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import LIBRARY_LOADERS, called_name, passed_values
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes
 from pytracer.analyze.naming import line_in
 from pytracer.analyze.parts import python_frame
@@ -142,7 +143,7 @@ def _calls(view: ProcessView, frames: list[PythonFrame], stems: set[str]) -> Ite
         loaded = dict(_loaded(tree, loaders))
         modules |= {name for name, of_system in loaded.items() if not of_system}
         found: dict[int, ast.Call] = {}
-        for node in ast.walk(tree):
+        for node in nodes_of(tree):
             if not isinstance(node, ast.Call) or loaded.get(ast.unparse(node.func).rpartition(".")[0], False):
                 continue
             if _is_foreign(node, modules, foreign=foreign):
@@ -155,7 +156,7 @@ def _calls(view: ProcessView, frames: list[PythonFrame], stems: set[str]) -> Ite
 
 def _loaders(tree: ast.Module) -> Iterator[str]:
     """Functions of the program that load native code, and return something."""
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.FunctionDef):
             inner = list(own_nodes(node))
             returns = any(isinstance(item, ast.Return) and item.value is not None for item in inner)
@@ -174,7 +175,7 @@ def _loads(call: ast.Call) -> bool:
 
 def _loaded(tree: ast.Module, loaders: Collection[str]) -> Iterator[tuple[str, bool]]:
     """`ops` of `ops = load_inline(...)`, or of a function that does; each with whether that is the system's."""
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call):
             continue
         if not node.value.args and called_name(node.value) in loaders:
@@ -189,9 +190,9 @@ def _loaded(tree: ast.Module, loaders: Collection[str]) -> Iterator[tuple[str, b
 def passed_by(call: ast.Call) -> Iterator[str]:
     """Variables whose address, or which as tensors, a call is given."""
     given = passed_values(call)
-    made = [held for item in given for node in ast.walk(item) if (held := _holder_of(node)) is not None]
+    made = [held for item in given for node in nodes_of(item) if (held := _holder_of(node)) is not None]
     yield from made
-    if any(_makes_address(node) for item in given for node in ast.walk(item)):
+    if any(_makes_address(node) for item in given for node in nodes_of(item)):
         return
     for item in given:
         helper = isinstance(item, ast.Call) and isinstance(item.func, ast.Name) and len(item.args) == 1
@@ -232,7 +233,7 @@ def _root(node: ast.expr) -> str | None:
 def _imported(tree: ast.Module) -> tuple[dict[str, str], bool]:
     """Modules by their names in the file, and whether ctypes or cffi is among them."""
     found: dict[str, str] = {}
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.Import):
             found.update({item.asname or item.name: item.name for item in node.names})
         elif isinstance(node, ast.ImportFrom):
@@ -253,7 +254,7 @@ def _is_foreign(call: ast.Call, modules: set[str], *, foreign: bool) -> bool:
     attribute = _ATTRIBUTE.fullmatch(owner) is not None
     if not foreign or (modules and not attribute) or (owner.split(".")[0] in _NO_LIBRARIES and not attribute):
         return False
-    given = [node for item in passed_values(call) for node in ast.walk(item)]
+    given = [node for item in passed_values(call) for node in nodes_of(item)]
     return any(_makes_address(node) for node in given)
 
 

@@ -22,6 +22,7 @@ from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on, keyword_value, without_ctype
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import scope_of, statement_at
 from pytracer.analyze.parts import python_frame
 from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
@@ -126,7 +127,7 @@ class PassedArrays:
 
     def _of(self, node: ast.expr, call: ast.Call, spot: Spot, left: int) -> PassedArray | None:
         """Of `x`, `x.data_ptr()`, `pointer(x)`, or of a variable that is one of these."""
-        if any(isinstance(item, ast.Subscript) for item in ast.walk(node)):
+        if any(isinstance(item, ast.Subscript) for item in nodes_of(node)):
             return None  # another beginning, or another length
         for held in self._named(node, call):
             found = self._array(held, spot) or self._tensor(held, spot)
@@ -147,7 +148,7 @@ class PassedArrays:
             yield ast.parse(held.pop(), mode="eval").body
         if isinstance(node, ast.Call) and len(node.args) > 1 and self._is_pointer(node):
             yield node.args[0]
-        inner = [item for item in ast.walk(node) if isinstance(item, ast.Attribute) and _is_dotted(item)]
+        inner = [item for item in nodes_of(node) if isinstance(item, ast.Attribute) and _is_dotted(item)]
         whole = [item for item in inner if not any(item is part.value for part in inner)]
         if isinstance(node, ast.Call) and len(whole) == 1 and variable(node.args[0] if node.args else node) is None:
             yield whole[0]  # `graph.indptr` of `pointer(graph.indptr)`
@@ -166,7 +167,7 @@ class PassedArrays:
         first = body[0].args.args[0].arg
         return any(
             isinstance(item, ast.Attribute) and item.attr in ("ctypes", "data_ptr") and variable(item.value) == first
-            for item in ast.walk(body[0])
+            for item in nodes_of(body[0])
         )
 
     def _array(self, node: ast.expr, spot: Spot) -> PassedArray | None:

@@ -26,6 +26,7 @@ from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import is_parameter, own_nodes
 from pytracer.analyze.naming import line_in
 from pytracer.analyze.tensors.source_lines import line_text
@@ -122,7 +123,7 @@ def pointers(view: ProcessView) -> list[tuple[str, bool, ast.expr]]:
     """Variables whose address the crashed line takes: name, whether it is NumPy's, and the expression."""
     spot = Slice(view.process.snapshot, program_frames(view)).spot(0)
     found: dict[str, tuple[str, bool, ast.expr]] = {}
-    for node in ast.walk(spot.tree) if spot is not None else ():
+    for node in nodes_of(spot.tree) if spot is not None else ():
         on_line = spot is not None and getattr(node, "lineno", 0) <= spot.line <= getattr(node, "end_lineno", -1)
         if on_line and isinstance(node, ast.Attribute) and node.attr in _ADDRESS:
             name = variable(node.value) or (None if _view(node.value)[0] is None else ast.unparse(node.value))
@@ -323,10 +324,10 @@ def temporary(view: ProcessView) -> str | None:
     spot = Slice(view.process.snapshot, program_frames(view)).spot(0)
     kept = {
         id(node.value)
-        for node in ast.walk(spot.tree if spot is not None else ast.Module([], []))
+        for node in nodes_of(spot.tree if spot is not None else ast.Module([], []))
         if isinstance(node, ast.Attribute) and node.attr in ("data_as", "_as_parameter_")
     }  # NumPy keeps the array with what these return
-    for node in ast.walk(spot.tree) if spot is not None else ():
+    for node in nodes_of(spot.tree) if spot is not None else ():
         if not isinstance(node, ast.Attribute) or node.attr not in _ADDRESS or not isinstance(node.value, ast.Call):
             continue
         if called_name(node.value) not in _MAKES or _has(node.value, "copy") or id(node) in kept:

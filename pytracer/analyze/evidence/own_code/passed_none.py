@@ -23,6 +23,7 @@ from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Made
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on, passed_values
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.returns import Named, returns_none_at
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, spans
 from pytracer.analyze.naming import LineWords
@@ -147,7 +148,7 @@ def _may_be_none(view: ProcessView, made: Made) -> bool:
 
 def _functions(view: ProcessView, name: str) -> Iterator[tuple[str, Named]]:
     for file, tree in program_files(view.process.snapshot, program_frames(view)).items():
-        for item in ast.walk(tree):
+        for item in nodes_of(tree):
             if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef)) and item.name == name:
                 yield file, item
 

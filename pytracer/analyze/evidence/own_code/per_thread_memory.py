@@ -22,6 +22,7 @@ from pytracer.analyze.evidence.own_code.own_libraries import is_own_path
 from pytracer.analyze.evidence.own_code.source_files import sources_beside
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.naming import short_file
 from pytracer.analyze.view import ProcessView
 
@@ -117,7 +118,7 @@ def _calls(view: ProcessView, functions: set[str]) -> Sequence[str]:
     """`line 69 (`lib.bank_threads(1)`)` of each call in the program's files."""
     found: dict[tuple[str, int], str] = {}
     for file, tree in program_files(view.process.snapshot, program_frames(view)).items():
-        for item in ast.walk(tree):
+        for item in nodes_of(tree):
             if isinstance(item, ast.Call) and called_name(item) in functions:
                 found[file, item.lineno] = place_of(view, file, item.lineno).quoted(ast.unparse(item))
     return [found[key] for key in sorted(found)]

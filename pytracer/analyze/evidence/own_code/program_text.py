@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.tensors.source_lines import line_text
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Snapshot
@@ -62,7 +63,7 @@ def _laid_out(tree: ast.Module, snapshot: Snapshot, file: str) -> list[str]:
 
 
 def _texts(tree: ast.Module) -> Iterator[ast.Constant]:
-    nodes = [*ast.walk(tree)]
+    nodes = [*nodes_of(tree)]
     found = [item for item in nodes if isinstance(item, ast.Constant) and isinstance(item.value, str)]
     found = [item for item in found if _C.search(str(item.value)) is not None]
     if not found:

@@ -14,6 +14,7 @@ from pytracer.analyze.evidence.slicing.callers import calls_of
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.imports import imported_as
 from pytracer.analyze.evidence.syntax.names import last_name, variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import parameters, scope_of
 
 Files = Mapping[str, ast.Module]
@@ -62,7 +63,7 @@ def overriders(files: Files, base: str, method: str) -> Overriders | None:
     Where no class has a base of that name, it is the only foreign one of the classes with that function: Python's name
     for it may be another.
     """
-    own = [OwnClass(file, node) for file, tree in files.items() for node in ast.walk(tree) if _is_class(node)]  # type: ignore[arg-type]
+    own = [OwnClass(file, node) for file, tree in files.items() for node in nodes_of(tree) if _is_class(node)]  # type: ignore[arg-type]
     names = {item.name for item in own}
     origins = {id(item.node): [*_origins(files, item)] for item in own}
     found = {origin for item in own for origin in origins[id(item.node)] if _last(origin) == base} - names
@@ -73,7 +74,7 @@ def overriders(files: Files, base: str, method: str) -> Overriders | None:
         return None
     base, module = _last(next(iter(found))), _last(next(iter(found)).rpartition(".")[0])
     family = _below(own, origins, base)
-    made = {called_name(node) for tree in files.values() for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    made = {called_name(node) for tree in files.values() for node in nodes_of(tree) if isinstance(node, ast.Call)}
     lacking = [item for item in family if not _inherits(item, family, origins, method)]
     derived = {_last(origin) for item in family for origin in origins[id(item.node)]}
     if base in made or any(item.name in made or item.name not in derived for item in lacking):

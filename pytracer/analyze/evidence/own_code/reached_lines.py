@@ -9,6 +9,7 @@ from functools import cached_property
 
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.loops import loops_of
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import Scope, class_around, scope_of, spans
 from pytracer.report.job import PythonFrame
 
@@ -59,7 +60,7 @@ class ReachedLines:
         """By the name that is called, the files and lines."""
         found: dict[str, list[tuple[str, int]]] = {}
         for file, tree in self.files.items():
-            for node in ast.walk(tree):
+            for node in nodes_of(tree):
                 if isinstance(node, ast.Call) and (name := called_name(node)) is not None:
                     found.setdefault(name, []).append((file, node.lineno))
         return found

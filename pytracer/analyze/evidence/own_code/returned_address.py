@@ -19,6 +19,7 @@ from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on, passed_values
 from pytracer.analyze.evidence.syntax.lost_owners import LostOwner, Named, address_taken, lost_owner
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import function_named, scope_of, spans
 from pytracer.analyze.naming import LineWords
 from pytracer.analyze.tensors.source_lines import syntax_tree
@@ -129,7 +130,7 @@ def dangling_argument(view: ProcessView) -> ReturnedAddress | PassedTemporary | 
     found: dict[str, ReturnedAddress | PassedTemporary] = {}
     for value, line in _passed(tree, frame.line):
         place = place_of(view, frame.file, line)
-        for node in ast.walk(value):
+        for node in nodes_of(value):
             taken = address_taken(node)
             if taken is not None and line == frame.line and _copies(taken[0]):
                 text = shortened(ast.unparse(taken[0]), _QUOTED)
@@ -203,7 +204,7 @@ def _returned(
     made = place_of(view, file, lost.made.lineno)
     if lost.is_variable:
         made = made.then(f": `{shortened(ast.unparse(lost.made), _QUOTED)}`")
-    names = {called_name(item) for item in ast.walk(lost.made) if isinstance(item, ast.Call)}
+    names = {called_name(item) for item in nodes_of(lost.made) if isinstance(item, ast.Call)}
     return ReturnedAddress(
         lost.function.name,
         shortened(lost.owner, _QUOTED),

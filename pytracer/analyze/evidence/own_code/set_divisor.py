@@ -20,6 +20,7 @@ from pytracer.analyze.evidence.own_code.constructors import ConstructorReader
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on, passed_values
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.positive import may_be_zero
 from pytracer.analyze.evidence.syntax.scopes import scope_of
 from pytracer.analyze.evidence.syntax.set_attributes import SetAttribute, lines_that_set_attribute
@@ -162,7 +163,7 @@ def _is_of_another_class(tree: ast.Module, setting: SetAttribute, owner: str) ->
         return False
     around = [
         item
-        for item in ast.walk(tree)
+        for item in nodes_of(tree)
         if isinstance(item, ast.ClassDef) and item.lineno <= setting.line <= (item.end_lineno or 0)
     ]
     return not any(ast.unparse(base).endswith(owner) for item in around[-1:] for base in item.bases)

@@ -30,6 +30,7 @@ from pytracer.analyze.evidence.slicing.callers import calls_of
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import passed_values
 from pytracer.analyze.evidence.syntax.names import last_name
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import scope_of
 from pytracer.analyze.naming import LineWords, short_file
 from pytracer.analyze.view import ProcessView
@@ -149,7 +150,7 @@ class _Search:
     def _global_loads(self) -> list[tuple[str, ast.Call]]:
         """The calls of the program that pass RTLD_GLOBAL themselves."""
         calls = (
-            (file, node) for file, tree in self._files.items() for node in ast.walk(tree) if isinstance(node, ast.Call)
+            (file, node) for file, tree in self._files.items() for node in nodes_of(tree) if isinstance(node, ast.Call)
         )
         return [(file, call) for file, call in calls if any(map(_is_global, passed_values(call)))]
 
@@ -247,7 +248,7 @@ class _Search:
 
 def _is_global(node: ast.expr) -> bool:
     """Whether a mode has RTLD_GLOBAL: in it alone, and in no call that makes it."""
-    parts = [*ast.walk(node)]
+    parts = [*nodes_of(node)]
     named = any(isinstance(item, (ast.Name, ast.Attribute)) and last_name(item) == _GLOBAL for item in parts)
     return named and not any(isinstance(item, ast.Call) for item in parts)
 
@@ -255,7 +256,7 @@ def _is_global(node: ast.expr) -> bool:
 def _names(call: ast.Call, library: str) -> bool:
     """Whether a call has the name of a library: `libreader.so`, or `reader`."""
     own = {library, library.partition(".")[0].removeprefix("lib")}
-    texts = (item.value for value in passed_values(call) for item in ast.walk(value) if isinstance(item, ast.Constant))
+    texts = (item.value for value in passed_values(call) for item in nodes_of(value) if isinstance(item, ast.Constant))
     return any(isinstance(item, str) and item.rpartition("/")[2] in own for item in texts)
 
 

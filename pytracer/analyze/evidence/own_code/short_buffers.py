@@ -28,6 +28,7 @@ from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Made, Spot
 from pytracer.analyze.evidence.syntax.calls import called_name, without_ctype
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import scope_of
 from pytracer.analyze.naming import LineWords
 from pytracer.analyze.view import ProcessView
@@ -116,7 +117,7 @@ def short_buffer(view: ProcessView) -> ShortBuffer | None:
 
 def _methods_called(tree: ast.Module) -> Iterator[ast.Call]:
     """`lib.fill(...)`, `self.lib.fill(...)`."""
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and len(node.args) > 1:
             yield node
 

@@ -31,6 +31,7 @@ from pytracer.analyze.evidence.own_code.made_memory import MadeMemory, made_memo
 from pytracer.analyze.evidence.own_code.native_bounds import LOOP, NAME, running_frame
 from pytracer.analyze.evidence.own_code.native_source import own_source
 from pytracer.analyze.evidence.own_code.passed_arrays import PassedArrays
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.naming import LineWords, line_in
 from pytracer.analyze.view import ProcessView
 
@@ -248,7 +249,7 @@ def _computed_from(body: str, count: str) -> set[str]:
 
 
 def _variables(node: ast.expr) -> list[str]:
-    return [ast.unparse(item) for item in ast.walk(node) if isinstance(item, (ast.Name, ast.Attribute))]
+    return [ast.unparse(item) for item in nodes_of(node) if isinstance(item, (ast.Name, ast.Attribute))]
 
 
 def _is_length(node: ast.expr, name: str) -> bool:

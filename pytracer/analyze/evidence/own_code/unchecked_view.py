@@ -21,6 +21,7 @@ from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Made, Spot
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
 from pytracer.analyze.evidence.syntax.lines import attributes_of_line, names_of_line
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import HeldArray
 
@@ -232,7 +233,7 @@ def _imported(tree: ast.Module, name: str) -> set[str]:
     """What a file calls it."""
     return {
         item.asname or item.name
-        for node in ast.walk(tree)
+        for node in nodes_of(tree)
         if isinstance(node, (ast.Import, ast.ImportFrom))
         for item in node.names
         if item.name.rpartition(".")[2] == name and not (getattr(node, "module", None) or "").startswith("torch")

@@ -29,6 +29,7 @@ from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.syntax.bindings import binding
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of
 from pytracer.analyze.parts import python_frame
 from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
@@ -135,7 +136,7 @@ def _by_source(view: ProcessView) -> UnfitMemory | None:
     found = []
     for call in libraries.calls if libraries is not None else ():
         tree, line = trees.get(call.at.file or ""), call.at.line or 0
-        nodes = [node for node in ast.walk(tree or ast.Module([], [])) if isinstance(node, ast.Call)]
+        nodes = [node for node in nodes_of(tree or ast.Module([], [])) if isinstance(node, ast.Call)]
         for node in nodes:
             if tree is not None and node.lineno == line and called_name(node) == call.function:
                 found += [*_unfit_by_source(view, call.at, tree, node)]

@@ -19,6 +19,7 @@ from pytracer.analyze.evidence.own_code.own_libraries import allocating_frames
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
 from pytracer.analyze.evidence.syntax.names import last_name
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import Function, is_parameter, scope_of
 from pytracer.analyze.naming import short_file
 from pytracer.analyze.view import ProcessView
@@ -117,14 +118,14 @@ def unheld_memory(view: ProcessView) -> UnheldMemories | None:
 
 def _struct_types(files: Mapping[str, ast.Module]) -> set[str]:
     """Classes that derive from ctypes.Structure."""
-    nodes = (node for tree in files.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
+    nodes = (node for tree in files.values() for node in nodes_of(tree) if isinstance(node, ast.ClassDef))
     return {node.name for node in nodes if any(last_name(base) in ("Structure", "Union") for base in node.bases)}
 
 
 def _structs(files: Mapping[str, ast.Module], types: set[str]) -> set[str]:
     """Last names of the variables that hold native structs or arrays of them, and nowhere a container of Python."""
     found: tuple[set[str], set[str]] = (set(), set())
-    nodes = (node for tree in files.values() for node in ast.walk(tree) if isinstance(node, ast.Assign))
+    nodes = (node for tree in files.values() for node in nodes_of(tree) if isinstance(node, ast.Assign))
     for node in nodes:
         if isinstance(node.value, _CONTAINERS) or _is_struct(node.value, types):
             found[_is_struct(node.value, types)].update(filter(None, map(last_name, node.targets)))
@@ -159,7 +160,7 @@ class _Search:
 
     def found(self) -> Iterator[UnheldMemory]:
         """Of assignments to fields, and of initializers."""
-        for node in ast.walk(self._tree):
+        for node in nodes_of(self._tree):
             if isinstance(node, ast.Assign) and all(self._is_field(item) for item in node.targets):
                 yield from self._of_field(node.targets[0], node.value)
             elif isinstance(node, ast.Call) and _owner_of_cffi(node):
@@ -203,14 +204,14 @@ class _Search:
         """Of a variable of a function that has returned, where the struct lives on and no native call came before."""
         made = [
             node.value
-            for node in ast.walk(scope)
+            for node in nodes_of(scope)
             if isinstance(node, ast.Assign)
             and any(isinstance(item, ast.Name) and item.id == name for item in node.targets)
         ]
         known = len(made) == 1 and (_makes(made[0]) if by_address else _owner_of_cffi(made[0]))
         if not known or any(scope is item for item in self._running):
             return
-        after = [node for node in ast.walk(scope) if isinstance(node, ast.Call) and node.lineno > target.lineno]
+        after = [node for node in nodes_of(scope) if isinstance(node, ast.Call) and node.lineno > target.lineno]
         if any(self._uses_struct(call, struct) for call in after) or not self._outlives(struct, scope):
             return
         if not self._uses.keep(scope, name):
@@ -218,7 +219,7 @@ class _Search:
 
     def _uses_struct(self, call: ast.Call, struct: ast.expr) -> bool:
         """Whether it is a native call, which uses the address while the variable still holds the memory."""
-        given = (last_name(node) for item in call.args for node in ast.walk(item))
+        given = (last_name(node) for item in call.args for node in nodes_of(item))
         return self._native.is_of_library(call) or (self._native.has(call) and last_name(struct) in given)
 
     def _outlives(self, struct: ast.expr, scope: Function) -> bool:
@@ -227,7 +228,7 @@ class _Search:
             return True
         own = any(
             isinstance(node, ast.Name) and node.id == struct.id and isinstance(node.ctx, ast.Store)
-            for node in ast.walk(scope)
+            for node in nodes_of(scope)
         )
         return not own or self._uses.keep(scope, struct.id)
 
@@ -235,7 +236,7 @@ class _Search:
         """`net = ffi.new("net_t *", {"layers": ffi.new("layer_t[]", n)})`: cffi copies the address alone."""
         given = self._parents.get(id(call))
         target = given.targets[0] if isinstance(given, ast.Assign) else call
-        for node in (item for argument in call.args[1:] for item in ast.walk(argument)):
+        for node in (item for argument in call.args[1:] for item in nodes_of(argument)):
             inside = isinstance(node, ast.Call) and _owner_of_cffi(node)
             around = self._parents.get(id(node))
             if (

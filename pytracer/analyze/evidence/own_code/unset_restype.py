@@ -16,6 +16,7 @@ from pytracer.analyze.evidence.slicing.bindings import bindings_of
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import scope_of, statement_at
 from pytracer.analyze.naming import LineWords, line_in
 from pytracer.analyze.tensors.source_lines import line_text
@@ -75,7 +76,7 @@ def may_set(files: Files, function: str, attribute: str) -> bool:
 def _declares(files: Files, function: str, attribute: str) -> Iterator[tuple[str, int, bool]]:
     """File, line, and whether it is known to be of this function."""
     for file, tree in files.items():
-        for node in ast.walk(tree):
+        for node in nodes_of(tree):
             target = _target(node, attribute)
             if target is None:
                 continue

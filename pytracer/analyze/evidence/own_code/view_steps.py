@@ -16,6 +16,7 @@ from pytracer.analyze.evidence.own_code.recorded_arrays import RecordedArrays
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.decode.types.snapshot import HeldArray
 
 _LEVELS = 8
@@ -145,7 +146,7 @@ def _of_all(node: ast.AST) -> ast.expr | None:
 
 def _parts(back: Slice, node: ast.AST, spot: Spot, levels: int = _LEVELS) -> Iterator[tuple[ast.AST, Spot]]:
     """Each expression inside, through variables and what functions return."""
-    for part in ast.walk(node):
+    for part in nodes_of(node):
         yield part, spot
         if isinstance(part, (ast.Name, ast.Call)) and levels:
             made = back.made(part, spot, calls=True)

@@ -14,6 +14,7 @@ from pytracer.analyze.evidence.lifetime.variables import program_frames, python_
 from pytracer.analyze.evidence.lifetime.where_made import place_of
 from pytracer.analyze.evidence.own_code.passed import passed
 from pytracer.analyze.evidence.slicing.files import program_files
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.naming import LineWords
 from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
 from pytracer.analyze.view import ProcessView
@@ -104,7 +105,7 @@ def _of_module(view: ProcessView, frames: list[PythonFrame]) -> ZeroDivisor | No
     zeros = [item for item in (crash.numbers if crash is not None else ()) if item.value == 0]
     runs = {match[1] for item in zeros if item.frame == innermost and (match := _OF_SELF.match(item.expression))}
     tree = syntax_tree(view.process.snapshot, frame)
-    nodes = ast.walk(tree) if tree is not None else ()
+    nodes = nodes_of(tree) if tree is not None else ()
     used = {ast.unparse(node.func) for node in nodes if isinstance(node, ast.Call) and node.lineno == frame.line}
     found = {
         item.expression: line
@@ -124,7 +125,7 @@ def _setting_line(view: ProcessView, frames: list[PythonFrame], attribute: str) 
     lines = {
         (file, node.lineno)
         for file, tree in program_files(view.process.snapshot, frames).items()
-        for node in ast.walk(tree)
+        for node in nodes_of(tree)
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and node.attr == attribute
     }
     if len(lines) != 1:

@@ -20,6 +20,7 @@ from pytracer.analyze.evidence.slicing.files import first_file, program_files
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import parameters, scope_of
 from pytracer.analyze.naming import LineWords, line_in
 from pytracer.analyze.view import ProcessView
@@ -124,7 +125,7 @@ def _own_frames(view: ProcessView) -> list[PythonFrame]:
 
 def _calls(files: Mapping[str, ast.Module]) -> Iterator[tuple[str, ast.Call]]:
     for file, tree in files.items():
-        for item in ast.walk(tree):
+        for item in nodes_of(tree):
             if not isinstance(item, ast.Call) or called_name(item) not in _SERVERS or _port_of(item) is None:
                 continue
             if not _looks_for_one(tree, item):
@@ -137,7 +138,7 @@ def _looks_for_one(tree: ast.Module, call: ast.Call) -> bool:
     last = given.elts[1] if isinstance(given, ast.Tuple) and len(given.elts) > 1 else None
     if called_name(call) != "bind" or not isinstance(last, ast.Constant) or last.value != 0:
         return False
-    inside = ast.walk(scope_of(tree, call.lineno))
+    inside = nodes_of(scope_of(tree, call.lineno))
     return any(isinstance(item, ast.Call) and called_name(item) == "getsockname" for item in inside)
 
 
@@ -195,6 +196,6 @@ def _caller(chain: Chain) -> Step | None:
         return None
     scope, call = chain[-1].scope, chain[-1].call
     deciding = (_port_of(call), master_of(call) if called_name(call) == STORE else None)
-    used = {item.id for node in deciding if node is not None for item in ast.walk(node) if isinstance(item, ast.Name)}
+    used = {item.id for node in deciding if node is not None for item in nodes_of(node) if isinstance(item, ast.Name)}
     passed = {*parameters(scope)} - {"self"}
     return chain[-2] if getattr(scope, "name", "") == "__init__" or passed & used else None

@@ -28,6 +28,7 @@ from pytracer.analyze.evidence.preconditions.modules import called_module, const
 from pytracer.analyze.evidence.preconditions.terms import Given
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import function_named, own_nodes, scope_of
 from pytracer.analyze.known.operators import Precondition
 from pytracer.analyze.parts import python_frame
@@ -228,7 +229,7 @@ def argument_texts(call: ast.Call, entry: Precondition) -> dict[str, str]:
 
 def operators_on(tree: ast.Module, line: int, known: Mapping[str, Precondition]) -> list[tuple[str, ast.Call]]:
     """The calls of operators in `known` that a line is part of."""
-    return list(_calls(ast.walk(tree), tree, known, range(line, line + 1)))
+    return list(_calls(nodes_of(tree), tree, known, range(line, line + 1)))
 
 
 def operator_calls(
@@ -276,7 +277,7 @@ def _operator_name(function: ast.expr, tree: ast.Module, known: Mapping[str, Pre
 def _imported(tree: ast.Module) -> dict[str, str]:
     """Names of modules and of what is in them: `F` is `torch.nn.functional`; `aten = torch.ops.aten`, too."""
     found: dict[str, str] = {}
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.Import):
             found.update({item.asname: item.name for item in node.names if item.asname})
         elif isinstance(node, ast.ImportFrom) and not node.level:

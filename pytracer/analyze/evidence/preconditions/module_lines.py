@@ -13,6 +13,7 @@ from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.lifetime.where_made import place_of
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.naming import LineWords
 from pytracer.analyze.view import ProcessView
 
@@ -40,7 +41,7 @@ def _setting(view: ProcessView, name: str) -> LineWords | None:
     lines = [
         (file, item)
         for file, tree in files.items()
-        for item in ast.walk(tree)
+        for item in nodes_of(tree)
         if isinstance(item, ast.Assign) and any(variable(target) == f"self.{name}" for target in item.targets)
     ]
     if len(lines) != 1 or not isinstance(lines[0][1].value, ast.Call):

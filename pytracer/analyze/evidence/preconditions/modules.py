@@ -9,6 +9,7 @@ from pytracer._library_files import is_library_file
 from pytracer.analyze.evidence.lifetime.variables import python_frames
 from pytracer.analyze.evidence.syntax.calls import calls_on
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_named, parameters
 from pytracer.analyze.parts import python_frame
 from pytracer.analyze.tensors.source_lines import syntax_tree
@@ -52,7 +53,7 @@ def called_module(view: ProcessView, frame: PythonFrame) -> str | None:
         return None
     tree = syntax_tree(view.process.snapshot, python_frame(own))
     calls = calls_on(tree, own.line) if tree is not None else []
-    made = {item.id for node in ast.walk(tree) for item in _defined(node)} if tree is not None else set()
+    made = {item.id for node in nodes_of(tree) for item in _defined(node)} if tree is not None else set()
     names = {name for item in calls if (name := variable(item.func)) is not None and name not in made}
     return names.pop() if len(names) == 1 else None
 
@@ -69,7 +70,7 @@ def _values(tree: ast.Module, name: str) -> Iterator[ast.Call]:
     """What is assigned to it, without `.to(device)` and the like; nothing where one is no call."""
     values = [
         _innermost(node.value)
-        for node in ast.walk(tree)
+        for node in nodes_of(tree)
         if isinstance(node, ast.Assign) and any(variable(item) == name for item in node.targets)
     ]
     calls = [item for item in values if isinstance(item, ast.Call)]

@@ -21,6 +21,7 @@ from pytracer.analyze.evidence.preconditions.terms import Broken
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.keepers import set_by
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value, passed_values
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes, scope_of
 from pytracer.analyze.naming import LineWords
 from pytracer.analyze.view import ProcessView
@@ -123,7 +124,7 @@ def _verb(node: ast.expr) -> str:
 
 def _padding(tree: ast.Module, value: int) -> Iterator[ast.expr]:
     """`pad_sequence(rows, padding_value=PAD)`, `torch.full((n, longest), PAD)`, `[PAD] * missing`."""
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.Call) and called_name(node) in _PADS:
             at, names = _PADS[called_name(node) or ""]
             given = keyword_value(node, *names)
@@ -163,13 +164,13 @@ def _counting_line(
 
 
 def _has(value: ast.AST | None, node: ast.expr) -> bool:
-    return value is not None and any(item is node for item in ast.walk(value))
+    return value is not None and any(item is node for item in nodes_of(value))
 
 
 def _counting(scope: Scope, names: Collection[str]) -> Iterator[ast.Assign]:
     """Assignments that give each row the padded width of one of these tensors."""
     for item in own_nodes(scope):
-        if isinstance(item, ast.Assign) and any(_repeats(part, names) for part in ast.walk(item.value)):
+        if isinstance(item, ast.Assign) and any(_repeats(part, names) for part in nodes_of(item.value)):
             yield item
 
 

@@ -12,6 +12,7 @@ from pytracer._text import shortened
 from pytracer.analyze.evidence.lifetime.variables import parameter_name, program_frames
 from pytracer.analyze.evidence.lifetime.where_made import place_of
 from pytracer.analyze.evidence.slicing.files import program_files
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.set_attributes import lines_that_set_attribute
 from pytracer.analyze.naming import LineWords
 from pytracer.analyze.tensors.source_lines import line_text
@@ -60,7 +61,7 @@ def _data_line(view: ProcessView) -> LineWords | None:
         (file, item.line)
         for file, tree in program_files(view.process.snapshot, program_frames(view)).items()
         for item in lines_that_set_attribute(tree, "data")
-        if item.value is not None and item.owner not in {ast.unparse(node) for node in ast.walk(item.value)}
+        if item.value is not None and item.owner not in {ast.unparse(node) for node in nodes_of(item.value)}
     }
     if len(lines) != 1:
         return None

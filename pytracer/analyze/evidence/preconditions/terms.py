@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.decode.types.snapshot import Argument
 
 _RELATIONS: dict[type[ast.cmpop], tuple[Callable[[int, int], bool], str]] = {
@@ -132,7 +133,7 @@ def as_code(text: str, texts: Mapping[str, str]) -> str | None:
     if condition.isidentifier():
         return None
     node = _parsed(comparison)
-    names = {item.id for item in ast.walk(node) if isinstance(item, ast.Name)} - _FUNCTIONS
+    names = {item.id for item in nodes_of(node) if isinstance(item, ast.Name)} - _FUNCTIONS
     if not names <= texts.keys() or any(texts[name] == "None" for name in names):
         return None
     return ast.unparse(_Written(texts).visit(copy.deepcopy(node)))
@@ -178,7 +179,7 @@ def _side(node: ast.expr, given: Mapping[str, Given]) -> Side | None:
     value = _value(node, given)
     if value is None:
         return None
-    names = tuple(dict.fromkeys(item.id for item in ast.walk(node) if isinstance(item, ast.Name) and item.id in given))
+    names = tuple(dict.fromkeys(item.id for item in nodes_of(node) if isinstance(item, ast.Name) and item.id in given))
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
         dimension = _value(node.args[1], given) if node.args[1:] else None
         return Side(value, node.func.id, names[0], dimension, names)

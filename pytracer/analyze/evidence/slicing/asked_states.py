@@ -17,6 +17,7 @@ from pytracer.analyze.evidence.slicing.callers import called_function, only_func
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
 from pytracer.analyze.evidence.syntax.loops import deciding_ifs
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import Scope, class_around, own_nodes, scope_of
 from pytracer.analyze.evidence.syntax.sharing import may_share
 
@@ -82,10 +83,10 @@ def is_shared_anywhere(files: Files, state: AskedState) -> bool:
     owner = state.node.value if isinstance(state.node, (ast.Attribute, ast.Subscript)) else None
     name = owner.id if isinstance(owner, ast.Name) and owner.id != "self" else None
     for tree in files.values():
-        for call in (item for item in ast.walk(tree) if isinstance(item, ast.Call)):
+        for call in (item for item in nodes_of(tree) if isinstance(item, ast.Call)):
             if not may_share(call) or only_function(files, called_name(call) or "") is not None:
                 continue
-            for part in (part for value in passed_values(call) for part in ast.walk(value)):
+            for part in (part for value in passed_values(call) for part in nodes_of(value)):
                 if state.is_meant(part, tree):
                     return True
             if name is not None and any(_is_whole(value, name) for value in passed_values(call)):
@@ -95,8 +96,8 @@ def is_shared_anywhere(files: Files, state: AskedState) -> bool:
 
 def _is_whole(value: ast.expr, name: str) -> bool:
     """`state` and `[state]`, not `state.model`."""
-    of = {id(item.value) for item in ast.walk(value) if isinstance(item, (ast.Attribute, ast.Subscript))}
-    return any(isinstance(item, ast.Name) and item.id == name and id(item) not in of for item in ast.walk(value))
+    of = {id(item.value) for item in nodes_of(value) if isinstance(item, (ast.Attribute, ast.Subscript))}
+    return any(isinstance(item, ast.Name) and item.id == name and id(item) not in of for item in nodes_of(value))
 
 
 class _Search:
@@ -164,7 +165,7 @@ class _Search:
         if not bound or isinstance(spot.scope, ast.Lambda):
             return
         given = (item for item in own_nodes(spot.scope) if isinstance(item, ast.Call) and may_share(item))
-        for part in (part for call in given for value in passed_values(call) for part in ast.walk(value)):
+        for part in (part for call in given for value in passed_values(call) for part in nodes_of(value)):
             self.shared = self.shared or (isinstance(part, ast.Name) and part.id == node.id)
         if len(bound) > 1:
             self.found.append(AskedState(node, spot, node.id, limit, spot.scope))
@@ -184,6 +185,6 @@ class _Search:
 
 
 def _properties(tree: ast.Module, name: str) -> Iterator[ast.FunctionDef]:
-    for item in ast.walk(tree):
+    for item in nodes_of(tree):
         if isinstance(item, ast.FunctionDef) and item.name == name and item.decorator_list:
             yield item

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
 from pytracer.analyze.evidence.syntax.names import names_of, variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 
 _GENERATORS = frozenset({"default_rng", "Generator", "manual_seed", "RandomState", "Random", "seed"})
 _PARSERS = frozenset({"ArgumentParser", "parse_args", "parse_known_args"})
@@ -44,10 +45,10 @@ def makes_no_value(statement: ast.stmt) -> bool:
 
 def names_not_read(node: ast.AST) -> frozenset[str]:
     """Variables of a lambda's body alone, which runs later; and numbers in a text, as in a file name."""
-    inside = [item for item in ast.walk(node) if isinstance(item, ast.Lambda)]
-    texts = [item for item in ast.walk(node) if isinstance(item, ast.JoinedStr)]
-    within = {id(part) for item in (*(one.body for one in inside), *texts) for part in ast.walk(item)}
-    outside = {name for item in ast.walk(node) if id(item) not in within and (name := variable(item)) is not None}
+    inside = [item for item in nodes_of(node) if isinstance(item, ast.Lambda)]
+    texts = [item for item in nodes_of(node) if isinstance(item, ast.JoinedStr)]
+    within = {id(part) for item in (*(one.body for one in inside), *texts) for part in nodes_of(item)}
+    outside = {name for item in nodes_of(node) if id(item) not in within and (name := variable(item)) is not None}
     of_lambdas = {name for item in inside for name in names_of(item.body)} - outside
     of_texts = {name for item in texts for name in names_of(item)} - outside
     read = {*names_of(node)} - of_lambdas - of_texts
@@ -56,8 +57,8 @@ def names_not_read(node: ast.AST) -> frozenset[str]:
 
 def names_that_place(node: ast.AST) -> frozenset[str]:
     """Variables that are only the place in something else: `day` of `x = prices[day]`."""
-    inside = {id(part) for item in ast.walk(node) if isinstance(item, ast.Subscript) for part in ast.walk(item.slice)}
-    names = [(item, name) for item in ast.walk(node) if (name := variable(item)) is not None]
+    inside = {id(part) for item in nodes_of(node) if isinstance(item, ast.Subscript) for part in nodes_of(item.slice)}
+    names = [(item, name) for item in nodes_of(node) if (name := variable(item)) is not None]
     return frozenset(
         {name for item, name in names if id(item) in inside} - {n for i, n in names if id(i) not in inside}
     )
@@ -86,7 +87,7 @@ def is_fresh(statement: ast.stmt) -> bool:
 def is_literal(statement: ast.stmt) -> bool:
     """`SIDE = 64`, or several of them."""
     value = getattr(statement, "value", None)
-    return value is not None and all(isinstance(item, (*_LITERALS, *_PARTS)) for item in ast.walk(value))
+    return value is not None and all(isinstance(item, (*_LITERALS, *_PARTS)) for item in nodes_of(value))
 
 
 def _calls(value: ast.expr) -> Iterator[ast.Call]:

@@ -9,6 +9,7 @@ from pytracer.analyze.evidence.slicing.spots import END
 from pytracer.analyze.evidence.syntax.bindings import registered
 from pytracer.analyze.evidence.syntax.loops import LOOPS
 from pytracer.analyze.evidence.syntax.names import holds, variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.reaching import ENTRY, places_that_bind, reaching
 from pytracer.analyze.evidence.syntax.scopes import Scope, all_parameters, own_nodes
 
@@ -79,7 +80,7 @@ def only_global(tree: ast.Module, name: str) -> tuple[int, ast.AST | None, int |
     if len(places_that_bind(tree, name)) > 1:
         return None
     found = [*bindings_of(tree, name)]
-    declared = any(isinstance(item, ast.Global) and name in item.names for item in ast.walk(tree))
+    declared = any(isinstance(item, ast.Global) and name in item.names for item in nodes_of(tree))
     return found[0] if len(found) == 1 and not declared else None
 
 

@@ -23,6 +23,7 @@ from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.loops import ITEM_COMPREHENSIONS, Loop, deciding_ifs
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.ranks import is_for_one_rank, is_of_rank, is_rank
 from pytracer.analyze.evidence.syntax.scopes import Scope, class_around, own_nodes, parameters, scope_of
 from pytracer.analyze.naming import line_in
@@ -169,7 +170,7 @@ def _is_given_rank(slice_: Slice, call: ast.Call, spot: Spot) -> bool:
     if function is None:
         return made is None  # of a class of the program, its methods are known
     seeds = [item for item in own_nodes(function[0]) if isinstance(item, ast.Call) and called_name(item) in _EVEN]
-    seeding = {id(part) for item in seeds for part in ast.walk(item)}
+    seeding = {id(part) for item in seeds for part in nodes_of(item)}
     return any(is_rank(item) and id(item) not in seeding for item in own_nodes(function[0]))
 
 
@@ -290,7 +291,7 @@ def values_of(name: str, spot: Spot) -> Iterator[tuple[ast.AST, Spot]]:
     """Each value that a variable of the function can have, what its loop goes through, and what it is filled with."""
     for item in own_nodes(spot.scope):
         if isinstance(item, (ast.For, ast.AsyncFor, ast.comprehension)):
-            if any(variable(part) == name for part in ast.walk(item.target)):
+            if any(variable(part) == name for part in nodes_of(item.target)):
                 yield item.iter, structs.replace(spot, line=item.iter.lineno)
         elif isinstance(item, ast.Call) and called_name(item) in _GROWS and isinstance(item.func, ast.Attribute):
             for given in item.args[:1] if variable(item.func.value) == name else ():

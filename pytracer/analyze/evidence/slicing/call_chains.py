@@ -18,6 +18,7 @@ from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.loops import COMPREHENSIONS, LOOPS
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.reaching import places_that_bind
 from pytracer.analyze.evidence.syntax.scopes import (
     Scope,
@@ -115,7 +116,7 @@ class Chains:
     def _kept_count(self, function: _Function, owner: ast.ClassDef | None) -> int:
         """How often it is named otherwise than to call it: whoever has it then may call it whenever."""
         called = {
-            id(item.func) for tree in self._files.values() for item in ast.walk(tree) if isinstance(item, ast.Call)
+            id(item.func) for tree in self._files.values() for item in nodes_of(tree) if isinstance(item, ast.Call)
         }
         return sum(
             id(node) not in called and isinstance(node.ctx, ast.Load) and self._means(file, tree, node, owner)
@@ -144,7 +145,7 @@ class Chains:
         return [
             ProgramCall(file, tree, item)
             for file, tree in self._files.items()
-            for item in ast.walk(tree)
+            for item in nodes_of(tree)
             if isinstance(item, ast.Call) and called_name(item) in names
         ]
 
@@ -168,7 +169,7 @@ class Chains:
         scope = scope_of(item.tree, item.call.lineno)
         attributes = {id(part.value) for part in own_nodes(scope) if isinstance(part, ast.Attribute)}
         calls = {id(part.func): part for part in own_nodes(scope) if isinstance(part, ast.Call)}
-        for part in ast.walk(scope):
+        for part in nodes_of(scope):
             is_name = isinstance(part, ast.Name) and part.id == name and isinstance(part.ctx, ast.Load)
             if is_name and id(part) not in attributes:
                 yield calls.get(id(part), part)
@@ -199,7 +200,7 @@ class Chains:
         return name is not None and not any(
             isinstance(item, (ast.FunctionDef, ast.ClassDef)) and item.name == name
             for tree in self._files.values()
-            for item in ast.walk(tree)
+            for item in nodes_of(tree)
         )
 
 
@@ -303,7 +304,7 @@ def _share_loop(after: Step, before: Step) -> bool:
 
 
 def _has(item: ast.AST, call: ast.Call | None) -> bool:
-    return call is not None and any(part is call for part in ast.walk(item))
+    return call is not None and any(part is call for part in nodes_of(item))
 
 
 def _exclude(after: Step, before: Step) -> bool:

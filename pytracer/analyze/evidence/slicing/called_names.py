@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable, Mapping
 
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import definitions
 
 _MOST = 64  # functions that are followed
@@ -23,7 +24,7 @@ def called_names(files: Mapping[str, ast.Module], nodes: Iterable[ast.AST]) -> t
     for _ in range(_MOST):
         if not waiting:
             break
-        for call in (item for item in ast.walk(waiting.pop(0)) if isinstance(item, ast.Call)):
+        for call in (item for item in nodes_of(waiting.pop(0)) if isinstance(item, ast.Call)):
             name = called_name(call) or ""
             if name in found:
                 continue

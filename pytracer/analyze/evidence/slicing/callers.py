@@ -12,6 +12,7 @@ from pytracer.analyze.evidence.slicing.calls import MADE_ON_CALL, argument_of
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.imports import imported_as
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_around, classes_below, definitions, parameters
 
 _HANDS_ON = ("submit", "apply", "apply_async", "run_in_executor", "call_soon", "to_thread", "spawn", "start_processes")
@@ -57,7 +58,7 @@ def called_function(files: Mapping[str, ast.Module], tree: ast.Module, call: ast
 def calls_named(files: Mapping[str, ast.Module], name: str) -> Iterator[tuple[str, ast.Module, ast.Call]]:
     """Calls of whatever has that name, whoever it belongs to: `calls_of` is surer where the function is known."""
     for file, tree in files.items():
-        for item in ast.walk(tree):
+        for item in nodes_of(tree):
             if isinstance(item, ast.Call) and called_name(item) == name:
                 yield file, tree, item
 
@@ -65,7 +66,7 @@ def calls_named(files: Mapping[str, ast.Module], name: str) -> Iterator[tuple[st
 def mentions(files: Mapping[str, ast.Module], name: str) -> Iterator[tuple[str, ast.Module, ast.Name | ast.Attribute]]:
     """Wherever a function of a name may be meant: where it is called, passed on, or bound anew."""
     for file, tree in files.items():
-        for item in ast.walk(tree):
+        for item in nodes_of(tree):
             own = item.id if isinstance(item, ast.Name) else item.attr if isinstance(item, ast.Attribute) else None
             if own == name and isinstance(item, (ast.Name, ast.Attribute)):
                 yield file, tree, item
@@ -78,7 +79,7 @@ def calls_of(files: Mapping[str, ast.Module], home: str, function: _Function) ->
     """
     held = class_around(files[home], function) is not None or _is_kept(files, function.name)
     for file, tree in files.items():
-        for call in (item for item in ast.walk(tree) if isinstance(item, ast.Call)):
+        for call in (item for item in nodes_of(tree) if isinstance(item, ast.Call)):
             found = _call_of(file, tree, call, function.name)
             if found is None:
                 continue
@@ -106,7 +107,7 @@ def only_call(files: Mapping[str, ast.Module], function: _Function) -> ProgramCa
 def _is_handed_on(files: Mapping[str, ast.Module], name: str, known: ast.Call) -> bool:
     """Whether a call other than this one, which is known, passes a function of that name."""
     for tree in files.values():
-        for call in (item for item in ast.walk(tree) if isinstance(item, ast.Call) and item is not known):
+        for call in (item for item in nodes_of(tree) if isinstance(item, ast.Call) and item is not known):
             passed = (*call.args, *(item.value for item in call.keywords))
             if any(isinstance(item, ast.Name) and item.id == name for item in passed):
                 return True
@@ -125,7 +126,7 @@ def only_construction(files: Mapping[str, ast.Module], owner: ast.ClassDef, firs
     found = [
         ProgramCall(file, tree, item)
         for file, tree in files.items()
-        for item in ast.walk(tree)
+        for item in nodes_of(tree)
         if isinstance(item, ast.Call) and called_name(item) in (owner.name, *below)
         if file == first or not is_demonstration(tree, item.lineno)
     ]
@@ -154,7 +155,7 @@ def _call_of(file: str, tree: ast.Module, call: ast.Call, name: str) -> ProgramC
 
 def _is_kept(files: Mapping[str, ast.Module], name: str) -> bool:
     """Whether a function is named otherwise than to call it: an object may have it as an attribute."""
-    nodes = (item for tree in files.values() for item in ast.walk(tree))
+    nodes = (item for tree in files.values() for item in nodes_of(tree))
     called = {id(item.func) for item in nodes if isinstance(item, ast.Call)}
     return any(isinstance(item, ast.Name) and id(item) not in called for _, _, item in mentions(files, name))
 

@@ -11,6 +11,7 @@ from msgspec import structs
 from pytracer.analyze.evidence.slicing.spots import Made, Spot
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on, is_bound, keyword_value
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import Function
 
 MADE_ON_CALL = ("forward", "__call__")
@@ -109,7 +110,7 @@ def method_of(owner: ast.AST, names: Sequence[str]) -> ast.FunctionDef | None:
 def parsed_option(base: Made, name: str) -> tuple[ast.AST, Spot] | None:
     """The default of an option of argparse, where it is in the same file."""
     found = []
-    for item in ast.walk(base.spot.tree):
+    for item in nodes_of(base.spot.tree):
         if not isinstance(item, ast.Call) or called_name(item) != "add_argument":
             continue
         words = [part.value for part in item.args if isinstance(part, ast.Constant) and isinstance(part.value, str)]

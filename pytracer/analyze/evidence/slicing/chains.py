@@ -16,6 +16,7 @@ from pytracer.analyze.evidence.slicing.keepers import Files, classes_of, owner_o
 from pytracer.analyze.evidence.syntax.bindings import set_by
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value, without_wrappers
 from pytracer.analyze.evidence.syntax.loops import Loop, loops_around, loops_of
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes, parameters, spans
 
 _NAMED = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -59,7 +60,7 @@ def chains(files: Files) -> list[Chain]:
     return [
         Chain(file, node, scope, loop, attribute, owner_of(files, attribute))
         for file, tree in files.items()
-        for scope in (tree, *(item for item in ast.walk(tree) if isinstance(item, _NAMED)))
+        for scope in (tree, *(item for item in nodes_of(tree) if isinstance(item, _NAMED)))
         for loop in loops_of(scope)
         for node, attribute in _growing(scope, loop, classes)
     ]
@@ -165,7 +166,7 @@ def _is_fresh(value: ast.expr, classes: set[str], bound: dict[str, list[ast.expr
 def _is_head(loop: Loop, name: str | None) -> bool:
     """Whether the loop sets a variable, alone or as one of several."""
     head = loop.target if isinstance(loop, (ast.For, ast.AsyncFor)) else None
-    return head is not None and any(name is not None and _is(part, name) for part in ast.walk(head))
+    return head is not None and any(name is not None and _is(part, name) for part in nodes_of(head))
 
 
 def _line_ends(files: Files, tree: ast.Module, file: str, loop: Loop) -> tuple[tuple[str, int, str], str] | None:
@@ -176,11 +177,11 @@ def _line_ends(files: Files, tree: ast.Module, file: str, loop: Loop) -> tuple[t
     opened = [
         (at, node)
         for at, scope in scopes
-        for node in ast.walk(scope)
+        for node in nodes_of(scope)
         if isinstance(node, ast.Call) and called_name(node) == "open"
         if found is not None
         or any(
-            isinstance(item, ast.stmt) and _opens(item, node) and spans(item, loop.lineno) for item in ast.walk(tree)
+            isinstance(item, ast.stmt) and _opens(item, node) and spans(item, loop.lineno) for item in nodes_of(tree)
         )
     ]
     if len(opened) != 1:

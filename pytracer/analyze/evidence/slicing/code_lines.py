@@ -6,6 +6,7 @@ import ast
 
 from pytracer._text import shortened
 from pytracer.analyze.evidence.slicing.spots import Spot
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_around
 from pytracer.analyze.tensors.source_lines import line_text
 from pytracer.decode.types.snapshot import Snapshot
@@ -32,7 +33,7 @@ def code_line(snapshot: Snapshot, spot: Spot, statement: Shown) -> CodeLine:
 
 def _line_of_text(snapshot: Snapshot, spot: Spot, statement: Shown) -> str | None:
     """The spot's own line where it lies within a string of several lines: C that the program compiles."""
-    for item in ast.walk(statement):
+    for item in nodes_of(statement):
         is_text = isinstance(item, ast.Constant) and isinstance(item.value, str)
         if is_text and item.lineno < spot.line <= (item.end_lineno or 0):  # type: ignore[attr-defined]
             return line_text(snapshot, PythonFrame(file=spot.file, line=spot.line))

@@ -21,6 +21,7 @@ from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.slicing.written_files import reads_file, written
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_around, classes_below, own_nodes, parameters, scope_of
 
 Unit = Literal["elements", "bytes"]
@@ -95,13 +96,13 @@ def counting_line(files: Mapping[str, ast.Module], back: Slice, node: ast.expr, 
 def _is_other(node: ast.expr) -> bool:
     """Whether it is no start value, such as `[0]`, and counts something else: `ends[-1] + len(x)`."""
     return next(_counted(node), None) is None and any(
-        isinstance(item, ast.Call) and called_name(item) == "len" for item in ast.walk(node)
+        isinstance(item, ast.Call) and called_name(item) == "len" for item in nodes_of(node)
     )
 
 
 def _counted(value: ast.expr) -> Iterator[tuple[ast.expr, Unit]]:
-    called = {id(item.func) for item in ast.walk(value) if isinstance(item, ast.Call)}
-    for item in ast.walk(value):
+    called = {id(item.func) for item in nodes_of(value) if isinstance(item, ast.Call)}
+    for item in nodes_of(value):
         if isinstance(item, ast.Call) and called_name(item) in _CALLS and not item.args:
             yield item, _CALLS[called_name(item) or ""]
         elif isinstance(item, ast.Call) and called_name(item) in _PRODUCTS and _is_shape(item):
@@ -118,10 +119,10 @@ def _before(files: Mapping[str, ast.Module], back: Slice, item: _Value) -> Itera
     """The values that one is made of."""
     keys = {
         id(node.value): node.slice.value
-        for node in ast.walk(item.node)
+        for node in nodes_of(item.node)
         if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant)
     }
-    for node in ast.walk(item.node):
+    for node in nodes_of(item.node):
         key = item.key if node is item.node else keys.get(id(node))
         if isinstance(node, ast.Call):
             yield from _of_call(files, back, item, node, key)
@@ -157,7 +158,7 @@ def _bound(back: Slice, name: str, spot: Spot) -> Iterator[tuple[ast.expr, Spot]
     """What lines of its function bind to it, add to it, or put into it; of a parameter, what is passed."""
     owner = class_around(spot.tree, spot.scope) if name.startswith("self.") else None
     around = [owner, *classes_below([spot.tree], owner)] if owner is not None else [spot.scope]
-    nodes = (node for item in around for node in (ast.walk(item) if owner is not None else own_nodes(item)))
+    nodes = (node for item in around for node in (nodes_of(item) if owner is not None else own_nodes(item)))
     for node in nodes:
         targets: list[ast.expr] = [node.target] if isinstance(node, ast.AugAssign) else []
         targets = node.targets if isinstance(node, ast.Assign) else targets

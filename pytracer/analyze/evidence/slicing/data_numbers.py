@@ -11,6 +11,7 @@ import ast
 from pytracer.analyze.evidence.slicing.spots import Made, Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes
 
 _OF_VALUES = frozenset({"max", "min", "amax", "amin", "sum", "count_nonzero", "argmax", "argmin"})
@@ -54,9 +55,9 @@ def is_size(part: ast.AST, node: ast.AST) -> bool:
         name = called_name(node)
         of_data = name in _OF_DATA and (isinstance(node.func, ast.Name) or _is_module(node.func))
         given = [*node.args[of_data:], *(item.value for item in node.keywords)]
-        return name in _SIZED and any(part is inner for item in given for inner in ast.walk(item))
-    slices = (item.slice for item in ast.walk(node) if isinstance(item, ast.Subscript))
-    return any(part is inner for item in slices if isinstance(item, ast.Slice) for inner in ast.walk(item))
+        return name in _SIZED and any(part is inner for item in given for inner in nodes_of(item))
+    slices = (item.slice for item in nodes_of(node) if isinstance(item, ast.Subscript))
+    return any(part is inner for item in slices if isinstance(item, ast.Slice) for inner in nodes_of(item))
 
 
 def of_dimension(node: ast.AST, dimension: int, dimensions: int) -> ast.expr | None:
@@ -85,8 +86,8 @@ def _is_module(function: ast.expr) -> bool:
 
 def statement_of(node: ast.expr, tree: ast.Module) -> ast.AST:
     """`k = int(labels.max()) + 1`: the assignment that an expression is a part of, else the expression."""
-    assigns = (item for item in ast.walk(tree) if isinstance(item, ast.Assign))
-    return next((item for item in assigns if any(part is node for part in ast.walk(item.value))), node)
+    assigns = (item for item in nodes_of(tree) if isinstance(item, ast.Assign))
+    return next((item for item in assigns if any(part is node for part in nodes_of(item.value))), node)
 
 
 def is_agreed(made: Made) -> bool:
@@ -101,7 +102,7 @@ def is_passed_on(name: str, spot: Spot) -> bool:
         for item in own_nodes(spot.scope)
         if isinstance(item, ast.Call) and called_name(item) in _AGREE and item.lineno < spot.line
         for given in item.args
-        for part in ast.walk(given)
+        for part in nodes_of(given)
     )
 
 

@@ -24,6 +24,7 @@ from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value, p
 from pytracer.analyze.evidence.syntax.draws import DRAWS, goes_by_rank, is_unseeded, library_drawn_from, seeded_by_rank
 from pytracer.analyze.evidence.syntax.loops import COMPREHENSIONS, deciding_ifs
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.ranks import reads_rank
 from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes
 from pytracer.analyze.naming import line_in
@@ -154,7 +155,7 @@ class _Walk:
 
     def _may_fork(self) -> bool:
         """Whether the ranks may have been forked, so that each has the parent's generators in one state."""
-        nodes = [item for tree in self._files.values() for item in ast.walk(tree)]
+        nodes = [item for tree in self._files.values() for item in nodes_of(tree)]
         methods = {item.value for item in nodes if isinstance(item, ast.Constant) and item.value in ("fork", "spawn")}
         starts = any(isinstance(item, ast.Call) and called_name(item) in ("Process", "Pool", "fork") for item in nodes)
         return "fork" in methods or (starts and "spawn" not in methods)
@@ -185,7 +186,7 @@ class _Walk:
 
     def _is_of_rank(self, node: ast.expr, spot: Spot) -> bool:
         """Itself, or a variable in it, followed back."""
-        parts = [part for part in ast.walk(node) if isinstance(part, (ast.Name, ast.Attribute))]
+        parts = [part for part in nodes_of(node) if isinstance(part, (ast.Name, ast.Attribute))]
         return any(reads_rank(self._slice.made(part, spot, calls=True).node) for part in parts)
 
     def behind(self, item: _Item) -> Iterator[_Item]:

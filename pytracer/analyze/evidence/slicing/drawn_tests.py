@@ -11,6 +11,7 @@ from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.draws import Draw, draw_in, is_unseeded, seeded_by_rank
 from pytracer.analyze.evidence.syntax.names import names_of
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.naming import line_in
 
 
@@ -28,7 +29,7 @@ def _behind(slice_: Slice, decides: ast.If, spot: Spot) -> Iterator[ast.AST]:
     for name in names_of(decides.test):
         bound = [value for line, value in lines_that_bind(spot.scope, name) if line < decides.lineno]
         yield from (value for value in bound[::-1] if value is not None)
-    for call in (item for item in ast.walk(decides.test) if isinstance(item, ast.Call)):
+    for call in (item for item in nodes_of(decides.test) if isinstance(item, ast.Call)):
         own = slice_.function(call, spot)
         if own is not None and own[1].file == spot.file:
             yield own[0]

@@ -18,6 +18,7 @@ from pytracer.analyze.evidence.syntax.bindings import is_empty_container
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.loops import COMPREHENSIONS
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import is_parameter, own_nodes, spans
 
 KEEP_ALL = frozenset({
@@ -101,7 +102,7 @@ def looped_over(spot: Spot, name: str) -> tuple[ast.expr, tuple[Part, ...]] | No
         elif isinstance(node, (ast.For, ast.AsyncFor)) and spans(node, spot.line):
             heads.append((node.lineno, node.target, node.iter))
     named = [
-        item for item in heads if any(isinstance(part, ast.Name) and part.id == name for part in ast.walk(item[1]))
+        item for item in heads if any(isinstance(part, ast.Name) and part.id == name for part in nodes_of(item[1]))
     ]
     if not named or (last_binding(spot.scope, name, spot.line) or (0, None, None))[1] is not None:
         return None
@@ -118,7 +119,7 @@ def looped_over(spot: Spot, name: str) -> tuple[ast.expr, tuple[Part, ...]] | No
         if called == "tqdm" and source.args:
             source = source.args[0]
             continue
-        places = [n for n, item in enumerate(pair) if any(getattr(part, "id", None) == name for part in ast.walk(item))]
+        places = [n for n, item in enumerate(pair) if any(getattr(part, "id", None) == name for part in nodes_of(item))]
         if called == "keys" or len(places) != 1:
             return None
         place = places[0]

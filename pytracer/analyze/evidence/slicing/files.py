@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator, Sequence
 
 from pytracer._library_files import is_library_file
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import PythonFrame
@@ -55,7 +56,7 @@ def first_file(snapshot: Snapshot, frames: Sequence[PythonFrame]) -> str | None:
 def _imported(file: str, tree: ast.Module, begin: str) -> Iterator[str]:
     """Where the modules that a file imports may lie: beside it, or beside the program's first file."""
     beside = os.path.dirname(file)
-    for item in ast.walk(tree):
+    for item in nodes_of(tree):
         if isinstance(item, ast.Import):
             names, folders = [part.name for part in item.names], [beside, begin]
         elif isinstance(item, ast.ImportFrom):

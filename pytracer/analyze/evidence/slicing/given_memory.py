@@ -18,6 +18,7 @@ from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
 from pytracer.analyze.evidence.syntax.lost_owners import address_taken
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes, parameters, scope_of
 
 _DEPTH, _MOST_STEPS = 6, 2000
@@ -63,7 +64,7 @@ class Search:
         """The addresses that what a statement makes was made of."""
         if self._was_seen(node, of_address=False):
             return
-        calls = [item for item in ast.walk(node) if isinstance(item, ast.Call) and called_name(item) in _BELIEVE]
+        calls = [item for item in nodes_of(node) if isinstance(item, ast.Call) and called_name(item) in _BELIEVE]
         for call in calls:
             for value in passed_values(call):
                 yield from self._addresses(value, spot, depth)
@@ -74,7 +75,7 @@ class Search:
     def _addresses(self, node: ast.AST, spot: Spot, depth: int) -> Iterator[GivenMemory]:
         if self._was_seen(node, of_address=True):
             return
-        taken = [(item, *found) for item in ast.walk(node) if (found := _taken(item)) is not None]
+        taken = [(item, *found) for item in nodes_of(node) if (found := _taken(item)) is not None]
         for item, owner, how in taken:
             text = f"{ast.unparse(item)}()" if how == "buffer_info" else ast.unparse(item)
             yield GivenMemory(owner, text, how, getattr(item, "lineno", spot.line), spot)
@@ -93,7 +94,7 @@ class Search:
         """What the variables of an expression were set to, and what the program's functions that it calls return."""
         if depth >= _DEPTH:
             return
-        for item in ast.walk(node):
+        for item in nodes_of(node):
             if isinstance(item, ast.Name) and isinstance(item.ctx, ast.Load):
                 yield from self._values(item.id, spot)
             elif (name := variable(item)) is not None:
@@ -171,7 +172,7 @@ class Search:
             return True
         if name is None or name in _HELD:
             return False
-        own = [item for tree in self._files.values() for item in ast.walk(tree) if getattr(item, "name", None) == name]
+        own = [item for tree in self._files.values() for item in nodes_of(tree) if getattr(item, "name", None) == name]
         if any(isinstance(item, (*_FUNCTIONS, ast.ClassDef)) for item in own):
             found = only_function(self._files, name)
             if found is None or any(_is_cache(item) for item in found[1].decorator_list):

@@ -14,6 +14,7 @@ from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.loops import ITEM_COMPREHENSIONS
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import Scope, class_around, own_nodes, parameters, scope_of
 
 _MOST = 60
@@ -74,7 +75,7 @@ def _values(slice_: Slice, name: str, spot: Spot) -> Iterator[Place]:
             if value is not None:
                 yield value, structs.replace(inside, line=line)
         for item in own_nodes(scope):
-            if isinstance(item, _LOOPS) and any(variable(part) == name for part in ast.walk(item.target)):
+            if isinstance(item, _LOOPS) and any(variable(part) == name for part in nodes_of(item.target)):
                 yield item.iter, structs.replace(inside, line=item.iter.lineno)
             yield from ((value, structs.replace(inside, line=value.lineno)) for value in _put(item, name))
     if isinstance(spot.scope, ast.FunctionDef) and name in parameters(spot.scope):

@@ -10,6 +10,7 @@ import msgspec
 from pytracer.analyze.evidence.syntax.bindings import each_set
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.constants import is_none
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import Function, default_of, parameters
 
 Files = Mapping[str, ast.Module]
@@ -36,7 +37,7 @@ class Taker(msgspec.Struct, frozen=True):
 
 def classes_of(files: Files) -> list[ast.ClassDef]:
     """All classes of a program."""
-    return [item for tree in files.values() for item in ast.walk(tree) if isinstance(item, ast.ClassDef)]
+    return [item for tree in files.values() for item in nodes_of(tree) if isinstance(item, ast.ClassDef)]
 
 
 def owner_of(files: Files, attribute: str | None) -> str | None:
@@ -44,7 +45,7 @@ def owner_of(files: Files, attribute: str | None) -> str | None:
     owners = {
         owner.name
         for owner in classes_of(files)
-        for node in ast.walk(owner)
+        for node in nodes_of(owner)
         if isinstance(node, (ast.Assign, ast.AnnAssign))
         for target, _ in set_by(node)
         if attribute is not None and target in (f"self.{attribute}", attribute)
@@ -79,7 +80,7 @@ def _keeper(owner: ast.ClassDef, attribute: str) -> tuple[Function, str] | None:
         return _of_dataclass(owner, attribute)
     values = [
         value
-        for node in ast.walk(made)
+        for node in nodes_of(made)
         if isinstance(node, (ast.Assign, ast.AnnAssign))
         for target, value in set_by(node)
         if target == f"self.{attribute}"

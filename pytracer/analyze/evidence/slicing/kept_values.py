@@ -18,6 +18,7 @@ from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.bindings import each_set, is_empty_container
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.constants import is_none
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import Function, own_nodes, parameters, spans
 
 _HOPS = 6
@@ -61,7 +62,7 @@ def is_same_tensor(value: ast.expr) -> bool:
 
 def kept_in(tree: ast.AST, of: str) -> Iterator[tuple[ast.stmt, ast.expr]]:
     """Statements that set or fill what is called so (`self.x`, `rows`), anywhere below a node, with the value."""
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
             for target, value in _sets(node, node.value):
                 at = target.value if isinstance(target, ast.Subscript) else target
@@ -96,7 +97,7 @@ def _kept(file: str, tree: ast.Module, node: ast.Name | ast.Attribute, spot: Spo
     places: list[tuple[ast.AST, str]] = [(tree, name)] if isinstance(node, ast.Attribute) else []
     if isinstance(node, ast.Name) and file == spot.file:
         functions = {
-            item.name: item for item in ast.walk(tree) if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef))
+            item.name: item for item in nodes_of(tree) if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef))
         }
         calls = [item for item in own_nodes(spot.scope) if isinstance(item, ast.Call)]
         places += [(spot.scope, name), *_given_to(calls, functions, name)]
@@ -155,13 +156,13 @@ def _container(node: ast.expr) -> ast.expr:
 
 def _looped(spot: Spot, name: str) -> ast.expr | None:
     """What the loop or comprehension around a line goes through, whose variable it is."""
-    for node in ast.walk(spot.tree):
+    for node in nodes_of(spot.tree):
         heads: list[tuple[ast.expr, ast.expr]] = []
         if isinstance(node, (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)) and spans(node, spot.line):
             heads = [(item.target, item.iter) for item in node.generators]
         elif isinstance(node, (ast.For, ast.AsyncFor)) and spans(node, spot.line):
             heads = [(node.target, node.iter)]
         for target, source in heads:
-            if any(isinstance(item, ast.Name) and item.id == name for item in ast.walk(target)):
+            if any(isinstance(item, ast.Name) and item.id == name for item in nodes_of(target)):
                 return source
     return None

@@ -16,6 +16,7 @@ from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.loops import COMPREHENSIONS, LOOPS, deciding_ifs
 from pytracer.analyze.evidence.syntax.names import names_of, variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.ranks import is_of_rank
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, parameters, spans
 
@@ -94,7 +95,7 @@ def _masking(call: ast.Call, spot: Spot) -> ast.expr | None:
         return None
     own = [
         item
-        for item in ast.walk(spot.tree)
+        for item in nodes_of(spot.tree)
         if isinstance(item, ast.FunctionDef) and item.name == called_name(call) and parameters(item)[:1] == ["self"]
     ]
     if len(own) != 1 or call.args.index(masks[0]) + 1 >= len(parameters(own[0])):
@@ -104,13 +105,13 @@ def _masking(call: ast.Call, spot: Spot) -> ast.expr | None:
     by_mask = any(
         isinstance(part, ast.Subscript) and isinstance(part.slice, ast.Name) and part.slice.id == name
         for item in stored
-        for part in ast.walk(item.value)
+        for part in nodes_of(item.value)
     )
     return masks[0] if by_mask else None
 
 
 def _stores(item: ast.Assign) -> bool:
-    return any(isinstance(part, ast.Attribute) for target in item.targets for part in ast.walk(target))
+    return any(isinstance(part, ast.Attribute) for target in item.targets for part in nodes_of(target))
 
 
 def _tests(tree: ast.Module, function: ast.AST, line: int) -> Iterator[ast.expr]:

@@ -38,6 +38,7 @@ from pytracer.analyze.evidence.syntax.calls import LIBRARY_LOADERS, called_name
 from pytracer.analyze.evidence.syntax.lines import attributes_of_line, names_of_line
 from pytracer.analyze.evidence.syntax.loops import LOOPS
 from pytracer.analyze.evidence.syntax.names import names_of, variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.reaching import ENTRY, UNKNOWN, reaching
 from pytracer.analyze.evidence.syntax.scopes import (
     Scope,
@@ -166,7 +167,7 @@ class _Walk:
 
     def _ends(self, statement: ast.stmt) -> bool:
         """Whether what a line reads is not at fault: it made what is wrong."""
-        calls = {called_name(item) for item in ast.walk(statement) if isinstance(item, ast.Call)}
+        calls = {called_name(item) for item in nodes_of(statement) if isinstance(item, ast.Call)}
         return self._about is not None and bool(calls & self._about.makers)
 
     def follow(self, failing: Place) -> None:

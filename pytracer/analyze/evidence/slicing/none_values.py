@@ -15,6 +15,7 @@ from pytracer.analyze.evidence.slicing.bindings import bindings_of
 from pytracer.analyze.evidence.slicing.calls import argument_of, method_of
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.constants import is_none
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import Scope, class_around, default_of, is_parameter, scope_of
 
 _MOST_CLASSES = 4
@@ -79,7 +80,7 @@ def _choosing(
     owner = class_around(tree, init)
     if owner is None or not is_parameter(init, name) or not depth:
         return
-    calls = [item for item in ast.walk(tree) if isinstance(item, ast.Call) and called_name(item) == owner.name]
+    calls = [item for item in nodes_of(tree) if isinstance(item, ast.Call) and called_name(item) == owner.name]
     for call in calls:
         given = argument_of(call, init, name) or default_of(init, name)
         if isinstance(given, ast.Constant) and bool(given.value) == wanted:

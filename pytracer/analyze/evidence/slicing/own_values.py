@@ -24,6 +24,7 @@ from pytracer.analyze.evidence.slicing.spots import Made, Spot
 from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
 from pytracer.analyze.evidence.syntax.imports import imported_as
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.ranks import is_of_rank, rank_branch
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, parameters, scope_of, spans
 from pytracer.analyze.naming import LineWords, line_in
@@ -189,7 +190,7 @@ class OwnValues:
         it.
         """
         for node, spot in (*made.through, (made.node, made.spot)):
-            names = [item.id for item in ast.walk(node) if isinstance(item, ast.Name)]
+            names = [item.id for item in nodes_of(node) if isinstance(item, ast.Name)]
             if any(is_passed_on(name, spot) for name in names):
                 return True
             branch = rank_branch(spot.tree, getattr(node, "lineno", spot.line))
@@ -243,7 +244,7 @@ def is_handed_out(files: Mapping[str, ast.Module], value: OwnValue) -> bool:
     """Whether the program may send it, or write it where another rank reads it."""
     names = {name.rpartition(".")[2] for name in value.names}
     stable = ast.unparse(value.call) if called_name(value.call) == _STABLE else None
-    nodes = (node for tree in files.values() for node in ast.walk(tree))
+    nodes = (node for tree in files.values() for node in nodes_of(tree))
     return any(_names(item, names, stable) for node in nodes for item in _sent(node))
 
 
@@ -259,7 +260,7 @@ def _sent(node: ast.AST) -> Sequence[ast.expr]:
 
 
 def _names(node: ast.expr, names: Collection[str], call: str | None) -> bool:
-    held = (item for item in ast.walk(node) if isinstance(item, (ast.Name, ast.Attribute)))
+    held = (item for item in nodes_of(node) if isinstance(item, (ast.Name, ast.Attribute)))
     if any((item.id if isinstance(item, ast.Name) else item.attr) in names for item in held):
         return True
     return call is not None and call in ast.unparse(node)

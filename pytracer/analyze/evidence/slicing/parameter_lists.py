@@ -19,6 +19,7 @@ from pytracer.analyze.evidence.slicing.makers import makers
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Made, Spot
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, spans_body
 from pytracer.analyze.naming import LineWords
 
@@ -79,7 +80,7 @@ def parameter_lists(files: Files, back: Slice, optimizer: str) -> ParameterLists
 def _made(files: Files, optimizer: str) -> Iterator[tuple[ast.Call, Spot]]:
     """The calls that make an optimizer of that name, also in a function that returns it."""
     for tree in files.values():
-        for item in ast.walk(tree):
+        for item in nodes_of(tree):
             call = item.value if isinstance(item, ast.Assign) else None
             if not isinstance(item, ast.Assign) or not isinstance(call, ast.Call):
                 continue

@@ -18,6 +18,7 @@ from pytracer.analyze.evidence.slicing.callers import calls_of, only_function
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.loops import deciding_ifs
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.ranks import is_for_one_rank, one_rank_number, one_rank_words
 from pytracer.analyze.evidence.syntax.scopes import is_parameter, own_nodes, scope_of, spans, spans_body
 
@@ -86,7 +87,7 @@ def _ifs_around(tree: ast.Module, branch: ast.If) -> list[ast.If]:
 
 
 def _asks_more(test: ast.expr) -> bool:
-    return any(isinstance(item, ast.BoolOp) for item in ast.walk(test))
+    return any(isinstance(item, ast.BoolOp) for item in nodes_of(test))
 
 
 def _resolved(files: Mapping[str, ast.Module], tree: ast.Module, branch: ast.If) -> ast.expr:
@@ -128,7 +129,7 @@ class _Resolver(ast.NodeTransformer):
 
 def _of_properties(files: Mapping[str, ast.Module], name: str) -> Iterator[ast.AST | None]:
     for tree in files.values():
-        for item in ast.walk(tree):
+        for item in nodes_of(tree):
             marks = item.decorator_list if isinstance(item, ast.FunctionDef) and item.name == name else []
             if isinstance(item, ast.FunctionDef) and any(_PROPERTIES.search(ast.unparse(one)) for one in marks):
                 yield from _returned(item)
@@ -140,7 +141,7 @@ def _returned(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[ast.
 
 def _has_default(tree: ast.Module, name: str) -> bool:
     """Whether a class has it itself, such as a dataclass: each object may have another value."""
-    parts = (part for item in ast.walk(tree) if isinstance(item, ast.ClassDef) for part in item.body)
+    parts = (part for item in nodes_of(tree) if isinstance(item, ast.ClassDef) for part in item.body)
     return any(
         variable(target) == name
         for part in parts
@@ -152,7 +153,7 @@ def _has_default(tree: ast.Module, name: str) -> bool:
 def _set_to(files: Mapping[str, ast.Module], name: str) -> Iterator[ast.AST | None]:
     """`self.is_main = rank == 0`."""
     for tree in files.values():
-        for item in ast.walk(tree):
+        for item in nodes_of(tree):
             targets = item.targets if isinstance(item, ast.Assign) else []
             targets = [item.target] if isinstance(item, ast.AnnAssign) else targets
             if any(isinstance(one, ast.Attribute) and one.attr == name and variable(one) for one in targets):

@@ -12,6 +12,7 @@ from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import keyword_value
 from pytracer.analyze.evidence.syntax.loops import loops_around
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes, scope_of
 
 SHRINKS = frozenset({"clear", "pop", "remove", "del", "part", "resize"})
@@ -42,7 +43,7 @@ def resizings(files: Mapping[str, ast.Module], spot: Spot, name: str) -> Iterato
         return
     owner = class_around(spot.tree, spot.scope)
     for file, tree in files.items():
-        for node in ast.walk(tree):
+        for node in nodes_of(tree):
             found = _resizing(node, Spot(file, tree, tree, 0), lambda item: _is_attribute(item, attribute))
             if found is None:
                 continue

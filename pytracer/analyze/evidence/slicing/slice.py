@@ -31,6 +31,7 @@ from pytracer.analyze.evidence.slicing.stored_parts import is_stored
 from pytracer.analyze.evidence.syntax.bindings import derived_of, is_of_outer, set_from_outside
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.reaching import ENTRY, places_that_bind, reaching
 from pytracer.analyze.evidence.syntax.scopes import (
     class_around,
@@ -236,7 +237,7 @@ class Slice:
         found = self.defined(base.node, base.spot)
         if found is None or not isinstance(found[0], ast.ClassDef):
             return None
-        stored = (item for item in ast.walk(base.spot.tree) if isinstance(item, ast.Attribute) and item.attr == name)
+        stored = (item for item in nodes_of(base.spot.tree) if isinstance(item, ast.Attribute) and item.attr == name)
         if any(isinstance(item.ctx, ast.Store) for item in stored):
             return None
         return self._of_instance(found[0], name, found[1])

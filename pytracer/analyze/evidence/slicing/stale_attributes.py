@@ -13,6 +13,7 @@ import msgspec
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind, set_by
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes
 from pytracer.analyze.evidence.syntax.set_attributes import lines_that_set_attribute
 
@@ -42,7 +43,7 @@ def stale_attribute(files: Mapping[str, ast.Module], node: ast.expr, spot: Spot)
     found = [
         item
         for file, tree in files.items()
-        for owner in ast.walk(tree)
+        for owner in nodes_of(tree)
         if isinstance(owner, ast.ClassDef)
         for item in _of_class(files, file, owner)
         if (item.attribute, owner.name) in read or (item.attribute, None) in read
@@ -88,7 +89,7 @@ def _own_settings(method: ast.AST) -> Iterator[tuple[str, ast.expr | None, int]]
     """Attributes of `self` that a method sets, with the value and the line."""
     for node in own_nodes(method):
         for target, value in set_by(node):
-            for part in ast.walk(target):
+            for part in nodes_of(target):
                 if isinstance(part, ast.Attribute) and ast.unparse(part.value) == "self":
                     yield part.attr, value if part is target else None, part.lineno
 
@@ -153,7 +154,7 @@ def _reached(methods: _Methods, name: str) -> tuple[dict[str, int], set[str]]:
         seen.add(at)
         for attribute, _, line in _own_settings(method):
             found.setdefault(attribute, line)
-        for node in ast.walk(method):
+        for node in nodes_of(method):
             if isinstance(node, ast.Attribute) and ast.unparse(node.value) in ("self", "super()"):
                 mentioned.add(node.attr)
                 waiting.append(node.attr)
@@ -168,9 +169,9 @@ def _is_set_outside(tree: ast.Module, owner: ast.ClassDef, attribute: str) -> bo
 
 def _calls(files: Mapping[str, ast.Module], owner: ast.ClassDef, method: str) -> Iterator[tuple[str, int]]:
     """Of a method of that name, outside of the class."""
-    own = {id(item) for item in ast.walk(owner)}
+    own = {id(item) for item in nodes_of(owner)}
     for file, tree in files.items():
-        for node in ast.walk(tree):
+        for node in nodes_of(tree):
             is_call = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == method
             if is_call and isinstance(node, ast.Call) and id(node) not in own:
                 yield file, node.lineno

@@ -7,11 +7,12 @@ from collections.abc import Iterable
 
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 
 
 def is_stored(trees: Iterable[ast.Module], key: object) -> bool:
     """Whether a line sets `x.key` or `x["key"]` of any object but `self`, or calls update() for it."""
-    return any(_stores(item, key) or _updates(item, key) for tree in trees for item in ast.walk(tree))
+    return any(_stores(item, key) or _updates(item, key) for tree in trees for item in nodes_of(tree))
 
 
 def _stores(item: ast.AST, key: object) -> bool:

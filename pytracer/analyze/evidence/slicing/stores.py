@@ -20,6 +20,7 @@ from pytracer.analyze.evidence.slicing.kept_values import kept_in
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes, qualified_name, scope_of, spans_body
 from pytracer.analyze.naming import line_in
 from pytracer.decode.types.snapshot import Snapshot
@@ -173,7 +174,7 @@ def _changes(statement: ast.stmt, name: str, parts: tuple[Part, ...]) -> bool:
         target: ast.expr = statement.target
     elif isinstance(statement, ast.Assign) and len(statement.targets) == 1:
         target = statement.targets[0]
-        reads = any(variable(item) == name for item in ast.walk(statement.value))
+        reads = any(variable(item) == name for item in nodes_of(statement.value))
         if variable(target) == name and not reads:
             return False  # another value
     else:

@@ -17,6 +17,7 @@ from pytracer.analyze.evidence.slicing.keepers import Files
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.imports import imported_as
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes
 
 _LOSS = re.compile("loss|crit|metric|objective", re.IGNORECASE)
@@ -40,7 +41,7 @@ class Reads:
         """Add what an expression of a line reads."""
         waiting: list[ast.AST] = [node]
         while waiting and len(self._seen) < _MOST:
-            for item in ast.walk(waiting.pop()):
+            for item in nodes_of(waiting.pop()):
                 if isinstance(item, ast.Attribute) and isinstance(item.ctx, ast.Load):
                     self.attributes.add(item.attr)
                 elif isinstance(item, ast.Name) and isinstance(item.ctx, ast.Load):
@@ -80,7 +81,7 @@ class Reads:
         """By name, in all files."""
         found: dict[str, list[tuple[ast.Module, ast.FunctionDef | ast.AsyncFunctionDef]]] = {}
         for tree in self.files.values():
-            for item in ast.walk(tree):
+            for item in nodes_of(tree):
                 if isinstance(item, _FUNCTIONS):
                     found.setdefault(item.name, []).append((tree, item))
         return found
@@ -108,8 +109,8 @@ def is_output(files: Files, models: Collection[str], tree: ast.Module, call: ast
     ):
         return False
     kinds = (*_FUNCTIONS, ast.ClassDef)
-    return not any(isinstance(item, kinds) and item.name == name for one in files.values() for item in ast.walk(one))
+    return not any(isinstance(item, kinds) and item.name == name for one in files.values() for item in nodes_of(one))
 
 
 def _names(node: ast.AST, name: str) -> bool:
-    return any(isinstance(item, ast.Name) and item.id == name for item in ast.walk(node))
+    return any(isinstance(item, ast.Name) and item.id == name for item in nodes_of(node))

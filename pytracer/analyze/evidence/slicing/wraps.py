@@ -27,6 +27,7 @@ from pytracer.analyze.evidence.slicing.keepers import (
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
 from pytracer.analyze.evidence.syntax.loops import Loop, loops_of
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import Scope, class_around, own_nodes, parameters
 
 _NAMED = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -200,7 +201,7 @@ def wraps_of_classes(files: Files) -> list[Wrap]:
         if any("Module" in ast.unparse(base) for base in owner.bases):
             continue
         made = initializer(owner)
-        targets = (name for node in ast.walk(made or owner) if isinstance(node, ast.stmt) for name, _ in set_by(node))
+        targets = (name for node in nodes_of(made or owner) if isinstance(node, ast.stmt) for name, _ in set_by(node))
         fields = (node.target for node in owner.body if isinstance(node, ast.AnnAssign))
         names = {name.removeprefix("self.") for name in targets if name.startswith("self.")}
         names |= {item.id for item in fields if isinstance(item, ast.Name)}
@@ -223,7 +224,7 @@ def set_elsewhere(files: Files, owner: str, attribute: str) -> list[tuple[str, a
 
 
 def _scopes(tree: ast.Module) -> list[Scope]:
-    return [tree, *(item for item in ast.walk(tree) if isinstance(item, _NAMED))]
+    return [tree, *(item for item in nodes_of(tree) if isinstance(item, _NAMED))]
 
 
 def _is_later(tree: ast.Module, scope: Scope, owner: str) -> bool:
@@ -335,7 +336,7 @@ def _is_conditional(scope: Scope, line: int, first: int = 0) -> bool:
     leaves = (ast.Return, ast.Continue, ast.Break, ast.Raise)
     return any(
         first < item.lineno < line
-        and (line <= (item.end_lineno or 0) or any(isinstance(part, leaves) for part in ast.walk(item)))
+        and (line <= (item.end_lineno or 0) or any(isinstance(part, leaves) for part in nodes_of(item)))
         for item in own_nodes(scope)
         if isinstance(item, (ast.If, ast.Match))
     )
@@ -379,7 +380,7 @@ def _of_caller(files: Files, scope: Scope, taker: Taker, given: ast.expr, depth:
     bound = [value for _, value in lines_that_bind(scope, name)]
     if any(not isinstance(value, ast.Call) for value in bound):
         return []
-    named = [item for tree in files.values() for item in ast.walk(tree) if isinstance(item, _NAMED)]
+    named = [item for tree in files.values() for item in nodes_of(tree) if isinstance(item, _NAMED)]
     if sum(item.name == scope.name for item in named) != 1:
         return []
     return _wraps(files, [Taker(scope.name, scope, name, taker.attribute, taker.owner)], depth - 1)

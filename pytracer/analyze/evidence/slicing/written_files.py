@@ -16,6 +16,7 @@ from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import scope_of
 
 _READERS = frozenset({"load", "fromfile", "memmap", "open_memmap", "from_file", "loadtxt"})
@@ -53,7 +54,7 @@ def written(files: Mapping[str, ast.Module], back: Slice, call: ast.Call, key: o
     found = [
         item
         for file, tree in files.items()
-        for node in ast.walk(tree)
+        for node in nodes_of(tree)
         if isinstance(node, ast.Call) and called_name(node) in _WRITERS
         for item in _of_end(back, node, key, Spot(file, tree, scope_of(tree, node.lineno), node.lineno), end)
     ]

@@ -14,6 +14,7 @@ from pytracer.analyze.evidence.lifetime.variables import plain_expression, progr
 from pytracer.analyze.evidence.lifetime.where_made import place_of
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_around, is_parameter, own_nodes, scope_of
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
@@ -96,7 +97,7 @@ def _passing(view: ProcessView, method: ast.FunctionDef, chosen: ast.IfExp) -> t
     found = [
         (file, item.value.lineno, f"{item.arg}={ast.unparse(item.value)}")
         for file, tree in program_files(view.process.snapshot, program_frames(view)).items()
-        for call in ast.walk(tree)
+        for call in nodes_of(tree)
         if isinstance(call, ast.Call)
         for item in call.keywords
         if item.arg == test.id and isinstance(item.value, ast.Constant) and bool(item.value.value) == wanted

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pytracer.analyze.evidence.syntax.bindings import set_by
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import last_name
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.passing import names_of_object
 from pytracer.analyze.evidence.syntax.scopes import parents_of
 
@@ -128,7 +129,7 @@ class _Program:
 
 def _words(function: ast.AST) -> Iterator[str]:
     """The names and attributes in it, its parameters among them."""
-    for item in ast.walk(function):
+    for item in nodes_of(function):
         if isinstance(item, ast.Name):
             yield item.id
         elif isinstance(item, ast.Attribute):

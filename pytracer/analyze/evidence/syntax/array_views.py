@@ -12,6 +12,7 @@ import msgspec
 
 from pytracer.analyze.evidence.syntax.bindings import each_set
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 
 _SAME_MEMORY = frozenset(
     {"detach", "cpu", "view", "squeeze", "unsqueeze", "t", "transpose", "permute", "narrow", "select", "requires_grad_"}
@@ -33,7 +34,7 @@ class ArrayView(msgspec.Struct, frozen=True):
 
 def array_views(tree: ast.AST) -> Iterator[ArrayView]:
     """Those of a module that its assignments keep, also as an item of a container that is written out."""
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.Assign):
             pairs = list(each_set(node.targets, node.value))
         elif isinstance(node, (ast.AnnAssign, ast.NamedExpr)) and node.value is not None:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.reaching import ENTRY, UNKNOWN, left_by, places_that_bind, reaching
 from pytracer.analyze.evidence.syntax.scopes import Scope, all_parameters, class_around, is_parameter, own_nodes
 
@@ -68,7 +69,7 @@ def binding(
 
 def _of_module(tree: ast.Module, name: str) -> set[int] | None:
     """None where a function may have set it; which of several a function met is not known."""
-    if any(isinstance(item, ast.Global) and name in item.names for item in ast.walk(tree)):
+    if any(isinstance(item, ast.Global) and name in item.names for item in nodes_of(tree)):
         return None
     places = places_that_bind(tree, name)
     return {*places} if len(places) == 1 else None
@@ -80,7 +81,7 @@ def is_of_outer(tree: ast.Module, scope: Scope, name: str) -> bool:
         return False
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
     around = [
-        item for item in ast.walk(tree) if isinstance(item, kinds) and any(part is scope for part in ast.walk(item))
+        item for item in nodes_of(tree) if isinstance(item, kinds) and any(part is scope for part in nodes_of(item))
     ]
     return any(name in all_parameters(item) or bool(places_that_bind(item, name)) for item in around)
 
@@ -199,7 +200,7 @@ def _attribute(tree: ast.Module, scope: Scope, name: str, value: str | None) -> 
                 later += _lines_that_set(method, name)
     if value is not None and _IN_PLACE.match(value) is None:
         later += [
-            item.lineno for item in ast.walk(owner) if isinstance(item, ast.AugAssign) and variable(item.target) == name
+            item.lineno for item in nodes_of(owner) if isinstance(item, ast.AugAssign) and variable(item.target) == name
         ]
     outside = set_from_outside(tree, owner, name.removeprefix("self."))
     if at_first:
@@ -211,11 +212,11 @@ def _attribute(tree: ast.Module, scope: Scope, name: str, value: str | None) -> 
 
 def set_from_outside(tree: ast.Module, owner: ast.ClassDef, attribute: str) -> list[int]:
     """Lines that set an attribute of an object of the class: `model.head = ...`, and `self.head = ...` below it."""
-    own = {id(item) for item in ast.walk(owner)}
+    own = {id(item) for item in nodes_of(owner)}
     derived = derived_of(tree, owner)
-    below = {id(item) for part in derived for item in ast.walk(part)}
+    below = {id(item) for part in derived for item in nodes_of(part)}
     found = [line for part in derived for line in places_that_bind(part, attribute)]
-    for item in ast.walk(tree):
+    for item in nodes_of(tree):
         if isinstance(item, ast.Attribute) and item.attr == attribute and isinstance(item.ctx, (ast.Store, ast.Del)):
             of_self = isinstance(item.value, ast.Name) and item.value.id == "self"
             if id(item) in below or not of_self:
@@ -234,7 +235,7 @@ def set_from_outside(tree: ast.Module, owner: ast.ClassDef, attribute: str) -> l
 def derived_of(tree: ast.Module, owner: ast.ClassDef) -> list[ast.ClassDef]:
     """Classes of the module that are derived from it."""
     names, found = {owner.name}, list[ast.ClassDef]()
-    for item in ast.walk(tree):
+    for item in nodes_of(tree):
         if isinstance(item, ast.ClassDef) and any(
             isinstance(base, ast.Name) and base.id in names for base in item.bases
         ):
@@ -258,7 +259,7 @@ def registered(node: ast.AST) -> tuple[str, ast.expr] | None:
 
 
 def _lines_that_set(method: ast.AST, name: str) -> Iterator[int]:
-    for node in ast.walk(method):
+    for node in nodes_of(method):
         held = registered(node)
         if held is not None and held[0] == name and isinstance(node, ast.Call):
             yield node.lineno
@@ -290,7 +291,7 @@ def attribute_settings(owner: ast.ClassDef) -> dict[str, tuple[int, str]]:
     methods = [item for item in owner.body if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef))]
     found: dict[str, tuple[int, str]] = {}
     for method in sorted(methods, key=lambda item: item.name != "__init__"):
-        for node in ast.walk(method):
+        for node in nodes_of(method):
             targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
             for target in (item for held in targets if isinstance(held, ast.expr) for item in _flat(held)):
                 name = variable(target) or ""

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Collection, Sequence
 
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import Scope, parameters, spans
 
 LIBRARY_LOADERS = ("CDLL", "PyDLL", "LoadLibrary", "load_library", "load_inline", "dlopen")
@@ -13,7 +14,7 @@ LIBRARY_LOADERS = ("CDLL", "PyDLL", "LoadLibrary", "load_library", "load_inline"
 
 def calls_on(tree: ast.AST, line: int) -> list[ast.Call]:
     """The calls that a line is part of, the outer ones before those in their arguments."""
-    return [item for item in ast.walk(tree) if isinstance(item, ast.Call) and spans(item, line)]
+    return [item for item in nodes_of(tree) if isinstance(item, ast.Call) and spans(item, line)]
 
 
 def passed_values(call: ast.Call) -> list[ast.expr]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import Scope, parameters
 
 RANDOM = re.compile(
@@ -26,18 +27,18 @@ _KEEPS = frozenset({"append", "add", "appendleft", "put", "insert", "remove", "d
 
 def names_read(node: ast.AST) -> list[str]:
     """What an expression reads: names, and attributes as they are written; no functions that are called."""
-    called = {id(item.func) for item in ast.walk(node) if isinstance(item, ast.Call)}
-    inner = {id(item.value) for item in ast.walk(node) if isinstance(item, ast.Attribute) and id(item) not in called}
+    called = {id(item.func) for item in nodes_of(node) if isinstance(item, ast.Call)}
+    inner = {id(item.value) for item in nodes_of(node) if isinstance(item, ast.Attribute) and id(item) not in called}
     found = [
         ast.unparse(item)
-        for item in ast.walk(node)
+        for item in nodes_of(node)
         if isinstance(item, (ast.Name, ast.Attribute)) and id(item) not in called and id(item) not in inner
         if not (isinstance(item, ast.Attribute) and not isinstance(item.value, (ast.Name, ast.Attribute)))
     ]
     return list(dict.fromkeys(found))
 
 
-def bound_in(nodes: Iterator[ast.AST]) -> set[str]:
+def bound_in(nodes: Iterable[ast.AST]) -> set[str]:
     """What statements bind, or store into: of `a[i] = 1` and `a.b = 1` also `a`."""
     found: set[str] = set()
     for item in nodes:
@@ -49,7 +50,7 @@ def bound_in(nodes: Iterator[ast.AST]) -> set[str]:
         elif isinstance(item, ast.Delete):
             targets = item.targets
         for target in targets:
-            for part in ast.walk(target):
+            for part in nodes_of(target):
                 if isinstance(part, (ast.Name, ast.Attribute)) and not isinstance(part.ctx, ast.Load):
                     found.add(ast.unparse(part))
                 elif isinstance(part, (ast.Subscript, ast.Attribute)) and not isinstance(part.ctx, ast.Load):
@@ -59,7 +60,7 @@ def bound_in(nodes: Iterator[ast.AST]) -> set[str]:
 
 def touched(nodes: Sequence[ast.AST], *, passed: bool = True) -> set[str]:
     """What they may change: what they bind, what a method of it is called of, and what they pass to functions."""
-    found = bound_in(iter(nodes))
+    found = bound_in(nodes)
     for item in nodes:
         if not isinstance(item, ast.Call):
             continue
@@ -79,7 +80,7 @@ def is_own(scope: Scope, name: str) -> bool:
     """Whether only the function itself can bind a name: a variable of its own, of which no function inside knows."""
     if isinstance(scope, (ast.Module, ast.Lambda)) or "." in name:
         return False
-    outer = [item for item in ast.walk(scope) if isinstance(item, (ast.Global, ast.Nonlocal)) and name in item.names]
+    outer = [item for item in nodes_of(scope) if isinstance(item, (ast.Global, ast.Nonlocal)) and name in item.names]
     return not outer and (name in parameters(scope) or bool(lines_that_bind(scope, name)))
 
 
@@ -105,5 +106,5 @@ def is_plain(test: ast.expr) -> bool:
     return all(
         not isinstance(item, (ast.Attribute, ast.Subscript, ast.Await))
         and not (isinstance(item, ast.Call) and called_name(item) not in PURE)
-        for item in ast.walk(test)
+        for item in nodes_of(test)
     )

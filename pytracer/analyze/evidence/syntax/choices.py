@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import scope_of, spans
 
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -16,7 +17,7 @@ def choices_around(tree: ast.Module, line: int, name: str) -> list[ast.expr]:
 
     Of a choice its test, of `and` and `or` what stands before the call, of a comprehension its `if`.
     """
-    on_line = [item for item in ast.walk(scope_of(tree, line)) if isinstance(item, ast.expr) and spans(item, line)]
+    on_line = [item for item in nodes_of(scope_of(tree, line)) if isinstance(item, ast.expr) and spans(item, line)]
     calls = [item for item in on_line if isinstance(item, ast.Call) and called_name(item) == name]
     if len(calls) != 1:
         return []
@@ -36,4 +37,4 @@ def _tests(item: ast.expr, call: ast.Call) -> Iterator[ast.expr]:
 
 
 def _has(item: ast.expr, call: ast.Call) -> bool:
-    return any(part is call for part in ast.walk(item))
+    return any(part is call for part in nodes_of(item))

@@ -8,6 +8,7 @@ from functools import lru_cache
 
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.loops import COMPREHENSIONS, Loop, loops_around
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, spans
 
 _Comprehension = ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp
@@ -45,7 +46,7 @@ def _of_comprehensions(tree: ast.Module, line: int, called: str | None) -> Itera
         if not isinstance(item, COMPREHENSIONS):
             continue
         for place, part in enumerate(item.generators):
-            inside = {id(one) for value in _repeated(item, place) for one in ast.walk(value)}
+            inside = {id(one) for value in _repeated(item, place) for one in nodes_of(value)}
             repeated = [call for call in calls if id(call) in inside]
             once = [call for call in calls if id(call) not in inside]
             if _is_called(repeated, once, called) or (repeated and called == _FRAMES[type(item)]):

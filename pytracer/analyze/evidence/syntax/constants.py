@@ -6,6 +6,7 @@ import ast
 from typing import TypeGuard
 
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 
 _DEEPEST = 8
 _MOST_SHIFT = 62
@@ -30,10 +31,10 @@ def constant_number(node: ast.expr, tree: ast.Module, depth: int = _DEEPEST) -> 
         return constant_number(node.args[0], tree, depth - 1)
     if isinstance(node, ast.Name):
         bound = [
-            item for item in ast.walk(tree)
+            item for item in nodes_of(tree)
             if isinstance(item, ast.Name) and item.id == node.id and isinstance(item.ctx, ast.Store)
         ]  # fmt: skip
-        parameters = any(isinstance(item, ast.arg) and item.arg == node.id for item in ast.walk(tree))
+        parameters = any(isinstance(item, ast.arg) and item.arg == node.id for item in nodes_of(tree))
         made = [
             item.value for item in tree.body
             if isinstance(item, ast.Assign) and any(part is name for part in item.targets for name in bound)

@@ -11,6 +11,7 @@ from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
 from pytracer.analyze.evidence.syntax.imports import imported_as
 from pytracer.analyze.evidence.syntax.names import names_of
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.ranks import reads_rank
 from pytracer.analyze.evidence.syntax.scopes import scope_of
 
@@ -57,7 +58,7 @@ class Seed(msgspec.Struct, frozen=True):
 
 def draw_in(tree: ast.Module, node: ast.AST) -> Draw | None:
     """The first call inside that draws; `tree`: of its file."""
-    for call in (item for item in ast.walk(node) if isinstance(item, ast.Call)):
+    for call in (item for item in nodes_of(node) if isinstance(item, ast.Call)):
         name = called_name(call)
         if name not in DRAWS:
             continue
@@ -74,7 +75,7 @@ def seeds(files: Mapping[str, ast.Module], library: str) -> list[Seed]:
     return [
         Seed(file, call, goes_by_rank(tree, call))
         for file, tree in files.items()
-        for call in ast.walk(tree)
+        for call in nodes_of(tree)
         if isinstance(call, ast.Call) and "seed" in (called_name(call) or "").lower()
         if call.args and library_of(tree, call) in (library, None)
         if library == "torch" or not (called_name(call) or "").startswith("manual_seed")
@@ -108,7 +109,7 @@ def is_unseeded(files: Mapping[str, ast.Module], library: str) -> bool:
 
 def _calls_own(files: Mapping[str, ast.Module], seed: Seed) -> bool:
     name = called_name(seed.call)
-    own = (item for tree in files.values() for item in ast.walk(tree) if isinstance(item, ast.FunctionDef))
+    own = (item for tree in files.values() for item in nodes_of(tree) if isinstance(item, ast.FunctionDef))
     return isinstance(seed.call.func, ast.Name) and any(item.name == name for item in own)
 
 

@@ -21,6 +21,7 @@ from pytracer.analyze.evidence.syntax.changes import (
     names_read,
     touched,
 )
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes
 from pytracer.analyze.evidence.syntax.unbounded import (
     LONGEST,
@@ -139,19 +140,19 @@ def _is_drawn(loop: EndlessLoop, value: ast.AST | None, depth: int = 2) -> bool:
     """Whether a value is drawn at random, itself or by the names that it reads."""
     if value is None:
         return False
-    calls = [item for item in ast.walk(value) if isinstance(item, ast.Call)]
+    calls = [item for item in nodes_of(value) if isinstance(item, ast.Call)]
     if any(RANDOM.search(ast.unparse(item.func)) for item in calls):
         return True
     if not depth:
         return False
     read = set(names_read(value))
-    bound = [item for item in body_of(loop) if isinstance(item, ast.Assign) and bound_in(iter([item])) & read]
+    bound = [item for item in body_of(loop) if isinstance(item, ast.Assign) and bound_in([item]) & read]
     return any(_is_drawn(loop, item.value, depth - 1) for item in bound)
 
 
 def _drawn(loop: EndlessLoop, test: ast.expr, words: str, drawn: Sequence[_Change]) -> Reason | None:
     one = drawn[0]
-    if not any(isinstance(item, ast.Compare) for item in ast.walk(test)):
+    if not any(isinstance(item, ast.Compare) for item in nodes_of(test)):
         return None
     count = _counted(test, one)
     if count is not None:
@@ -186,7 +187,7 @@ def _counted(test: ast.expr, change: _Change) -> str | None:
 
 def _container(test: ast.expr) -> str | None:
     """`seen` of `item in seen`."""
-    compares = [item for item in ast.walk(test) if isinstance(item, ast.Compare)]
+    compares = [item for item in nodes_of(test) if isinstance(item, ast.Compare)]
     found = [item.comparators[0] for item in compares if isinstance(item.ops[0], (ast.In, ast.NotIn))]
     return short_text(found[0]) if len(found) == 1 else None
 
@@ -262,10 +263,10 @@ def _of_equality(test: ast.expr, changes: Sequence[_Change]) -> Reason | None:
 
 
 def _of_tolerance(test: ast.expr, changes: Sequence[_Change]) -> Reason | None:
-    compares = [item for item in ast.walk(test) if isinstance(item, ast.Compare) and len(item.ops) == 1]
+    compares = [item for item in nodes_of(test) if isinstance(item, ast.Compare) and len(item.ops) == 1]
     ordered = [item for item in compares if isinstance(item.ops[0], (ast.Lt, ast.LtE, ast.Gt, ast.GtE))]
     counted = any(isinstance(item.node, ast.AugAssign) for item in changes)
-    sized = any(isinstance(item, ast.Call) and called_name(item) == "len" for item in ast.walk(test))
+    sized = any(isinstance(item, ast.Call) and called_name(item) == "len" for item in nodes_of(test))
     if not ordered or counted or sized or not _TOLERANCE.search(ast.unparse(test)):
         return None
     last = changes[-1]
@@ -288,7 +289,7 @@ def _of_links(loop: EndlessLoop, test: ast.expr, changes: Sequence[_Change]) -> 
     linked = isinstance(value, (ast.Subscript, ast.Attribute)) or (
         isinstance(value, ast.Call) and called_name(value) == "get"
     )
-    if not linked or all(ast.unparse(item) != name for item in ast.walk(value) if isinstance(item, ast.expr)):
+    if not linked or all(ast.unparse(item) != name for item in nodes_of(value) if isinstance(item, ast.expr)):
         return None
     return Reason(
         f"line {changes[0].node.lineno} follows `{changes[0].text}`: where that comes back to a value it had before, "

@@ -10,6 +10,7 @@ import msgspec
 from pytracer.analyze.evidence.syntax.bindings import set_by, set_from_outside
 from pytracer.analyze.evidence.syntax.loops import loops_around
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import all_parameters, class_around, own_nodes, scope_of
 
 
@@ -39,7 +40,7 @@ def error_counts(tree: ast.Module, handler: ast.ExceptHandler) -> Iterator[Error
         owner = class_around(tree, scope) if name.startswith("self.") else None
         if name.startswith("self.") and (owner is None or set_from_outside(tree, owner, name.removeprefix("self."))):
             continue
-        nodes = [*ast.walk(owner)] if owner is not None else [*own_nodes(scope)]
+        nodes = [*nodes_of(owner)] if owner is not None else [*own_nodes(scope)]
         if _begins_at_zero(nodes, name, item.target) and _counts_errors_alone(nodes, ast.unparse(item.target)):
             alone = owner is not None and _is_alone(tree, owner, name)
             whole = item in handler.body and not _is_set_back(tree, nodes, name)
@@ -89,7 +90,7 @@ def _has_zero(value: ast.AST | None, key: ast.expr) -> bool:
 
 def _counts_errors_alone(nodes: list[ast.AST], name: str) -> bool:
     """Whether all lines that change it in place are in handlers."""
-    caught = {id(part) for item in nodes if isinstance(item, ast.ExceptHandler) for part in ast.walk(item)}
+    caught = {id(part) for item in nodes if isinstance(item, ast.ExceptHandler) for part in nodes_of(item)}
     changes = [item for item in nodes if isinstance(item, ast.AugAssign) and ast.unparse(item.target) == name]
     stores = [
         item
@@ -102,6 +103,6 @@ def _counts_errors_alone(nodes: list[ast.AST], name: str) -> bool:
 
 
 def _is_alone(tree: ast.Module, owner: ast.ClassDef, name: str) -> bool:
-    own = {id(item) for item in ast.walk(owner)}
-    nodes = (item for item in ast.walk(tree) if id(item) not in own)
+    own = {id(item) for item in nodes_of(owner)}
+    nodes = (item for item in nodes_of(tree) if id(item) not in own)
     return not any(variable(target) == name for node in nodes for target, _ in set_by(node))

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, parameters, scope_of, spans_body
 
 _FROZEN = "requires_grad"
@@ -56,7 +57,7 @@ def lines_that_replace_layer(tree: ast.Module, layers: Sequence[str]) -> list[La
     """`model.module.fc = nn.Linear(16, 10)`, outside of the class that has it."""
     return [
         LayerLine(item.lineno, ast.unparse(item), item.lineno)
-        for item in ast.walk(tree)
+        for item in nodes_of(tree)
         if isinstance(item, ast.Assign) and len(item.targets) == 1 and isinstance(item.value, ast.Call)
         if isinstance(target := item.targets[0], ast.Attribute) and target.attr in layers
         if not (isinstance(target.value, ast.Name) and target.value.id == "self")
@@ -64,7 +65,7 @@ def lines_that_replace_layer(tree: ast.Module, layers: Sequence[str]) -> list[La
 
 
 def _frozen(tree: ast.Module) -> Iterator[tuple[ast.stmt | ast.Call, ast.expr]]:
-    for item in ast.walk(tree):
+    for item in nodes_of(tree):
         if isinstance(item, ast.Call) and called_name(item) == f"{_FROZEN}_" and isinstance(item.func, ast.Attribute):
             if item.args and _is_false(item.args[0]):
                 yield item, item.func.value
@@ -85,13 +86,13 @@ def _owner(scope: ast.AST, target: ast.expr, line: int) -> tuple[ast.expr | None
     for loop in own_nodes(scope):
         if not isinstance(loop, ast.For) or not spans_body(loop.body, line):
             continue
-        if target.id not in {item.id for item in ast.walk(loop.target) if isinstance(item, ast.Name)}:
+        if target.id not in {item.id for item in nodes_of(loop.target) if isinstance(item, ast.Name)}:
             continue
         tests = [item for item in own_nodes(loop) if isinstance(item, ast.If) and spans_body(item.body, line)]
         words = [
             part.value
             for test in tests
-            for part in ast.walk(test.test)
+            for part in nodes_of(test.test)
             if isinstance(part, ast.Constant) and isinstance(part.value, str) and part.value
         ]
         over = loop.iter
@@ -111,4 +112,4 @@ def _last(node: ast.expr) -> str | None:
 
 
 def _calls(tree: ast.Module, name: str) -> list[ast.Call]:
-    return [item for item in ast.walk(tree) if isinstance(item, ast.Call) and name and called_name(item) == name]
+    return [item for item in nodes_of(tree) if isinstance(item, ast.Call) and name and called_name(item) == name]

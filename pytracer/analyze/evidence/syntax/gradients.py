@@ -9,6 +9,7 @@ from pytracer.analyze.evidence.syntax.bindings import bound_value
 from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
 from pytracer.analyze.evidence.syntax.constants import is_none
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import Scope
 
 _GRADIENTS = ("grad", "main_grad")
@@ -44,22 +45,22 @@ def is_over_parameters(loop: ast.AST) -> bool:
     """Whether a loop goes through parameters: it reads the gradient of what it goes through."""
     if not isinstance(loop, (ast.For, ast.AsyncFor)):
         return False
-    names = {item.id for item in ast.walk(loop.target) if isinstance(item, ast.Name)}
+    names = {item.id for item in nodes_of(loop.target) if isinstance(item, ast.Name)}
     return any(
         is_gradient(item) and isinstance(item, ast.Attribute) and variable(item.value) in names
-        for item in ast.walk(loop)
+        for item in nodes_of(loop)
     )
 
 
 def asks_if_frozen(test: ast.expr) -> bool:
     """`p.requires_grad`."""
-    return any(isinstance(item, ast.Attribute) and item.attr == _FROZEN for item in ast.walk(test))
+    return any(isinstance(item, ast.Attribute) and item.attr == _FROZEN for item in nodes_of(test))
 
 
 def lines_that_freeze(tree: ast.Module) -> list[int]:
     """`p.requires_grad_(False)`, `p.requires_grad = False`, in order; not those that can only thaw."""
     found = set[int]()
-    for item in ast.walk(tree):
+    for item in nodes_of(tree):
         if isinstance(item, ast.Call) and called_name(item) == f"{_FROZEN}_":
             given = passed_values(item)  # requires_grad_() without any thaws
             found |= {item.lineno} if given and not _is_true(given[0]) else set()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
+
 
 def imported_names(tree: ast.Module) -> dict[str, str]:
     """`F` is `torch.nn.functional`, `cycle` of `from itertools import cycle` is `itertools.cycle`."""
     found: dict[str, str] = {}
-    for item in ast.walk(tree):
+    for item in nodes_of(tree):
         if isinstance(item, ast.Import):
             for part in item.names:
                 found[part.asname or part.name.partition(".")[0]] = (

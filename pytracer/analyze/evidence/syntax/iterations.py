@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 
 from pytracer.analyze.evidence.syntax.calls import passed_values
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_around, parameters, scope_of, spans
 from pytracer.analyze.evidence.syntax.unbounded import Reason, short_text
 
@@ -44,13 +45,13 @@ def counted_up(inner: ast.Module, line: int, outer: ast.Module, outer_line: int)
 
 def _loop_headed(tree: ast.Module, line: int) -> ast.For | None:
     """The `for` whose head is on the line, over a name or attribute."""
-    loops = [item for item in ast.walk(tree) if isinstance(item, ast.For) and spans(item.iter, line)]
+    loops = [item for item in nodes_of(tree) if isinstance(item, ast.For) and spans(item.iter, line)]
     return loops[0] if len(loops) == 1 and isinstance(loops[0].iter, (ast.Name, ast.Attribute)) else None
 
 
 def _may_refuse(function: ast.FunctionDef, index: str) -> bool:
     """Whether it raises, or passes the number on to what may: an element of that number, a function."""
-    for item in ast.walk(function):
+    for item in nodes_of(function):
         if isinstance(item, (ast.Raise, ast.Assert)):
             return True
         if isinstance(item, ast.Subscript) and _is_plain(item.slice, index):
@@ -63,8 +64,8 @@ def _may_refuse(function: ast.FunctionDef, index: str) -> bool:
 
 def _is_plain(node: ast.AST, index: str) -> bool:
     """Whether an index is used as it is, and not `i % n`."""
-    wrapped = {id(part) for item in ast.walk(node) if _is_modulo(item) for part in ast.walk(item)}
-    return any(isinstance(item, ast.Name) and item.id == index and id(item) not in wrapped for item in ast.walk(node))
+    wrapped = {id(part) for item in nodes_of(node) if _is_modulo(item) for part in nodes_of(item)}
+    return any(isinstance(item, ast.Name) and item.id == index and id(item) not in wrapped for item in nodes_of(node))
 
 
 def _is_modulo(node: ast.AST) -> bool:

@@ -10,6 +10,7 @@ import msgspec
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.loops import deciding_ifs
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, spans
 
 _OF_LISTS = ("enumerate", "zip", "reversed", "values", "items")
@@ -34,7 +35,7 @@ def layer_branch(files: Mapping[str, ast.Module], names: Sequence[str]) -> Layer
         found = [
             (file, tree, line)
             for file, tree in files.items()
-            for owner in ast.walk(tree)
+            for owner in nodes_of(tree)
             if isinstance(owner, ast.ClassDef)
             for line in _runs(owner, layer)
         ]
@@ -78,8 +79,8 @@ def _items_run(method: ast.FunctionDef, read: ast.Attribute) -> Iterator[int]:
     if loop is None:
         yield read.lineno
         return
-    names = {item.id for item in ast.walk(loop.target) if isinstance(item, ast.Name)}
-    for item in ast.walk(loop):
+    names = {item.id for item in nodes_of(loop.target) if isinstance(item, ast.Name)}
+    for item in nodes_of(loop):
         if isinstance(item, ast.Call) and variable(item.func) in names and not spans(loop.iter, item.lineno):
             yield item.lineno
 
@@ -89,4 +90,4 @@ def _reads(head: ast.expr, read: ast.Attribute) -> bool:
     if head is read:
         return True
     calls = isinstance(head, ast.Call) and called_name(head) in _OF_LISTS
-    return calls and any(item is read for item in ast.walk(head))
+    return calls and any(item is read for item in nodes_of(head))

@@ -9,6 +9,7 @@ import msgspec
 from pytracer._text import shortened
 from pytracer.analyze.evidence.syntax.loops import deciding_ifs, loops_around
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of
 
 _LONGEST = 60
@@ -46,7 +47,7 @@ def obstacles(tree: ast.Module, line: int) -> list[Obstacle]:
         if around and not any(part.lineno <= line <= (part.end_lineno or 0) for part in item.body):
             continue
         test = shortened(ast.unparse(item.test), _LONGEST)
-        names = frozenset(name for part in ast.walk(item.test) if (name := variable(part)) is not None)
+        names = frozenset(name for part in nodes_of(item.test) if (name := variable(part)) is not None)
         text = test if around else f"if {test}"
         found.append(Obstacle(text, item.lineno, around, names=names, asks_for=_asked_for(item.test)))
     found += _handlers(tree, line)
@@ -87,7 +88,7 @@ def _handlers(tree: ast.Module, line: int) -> list[Obstacle]:
 def _can_fail_before(item: ast.Try, line: int) -> bool:
     """Whether the line is in its body, and something else is called up to there."""
     upto = [part for part in item.body if part.lineno <= line]
-    calls = sum(isinstance(part, ast.Call) for one in upto for part in ast.walk(one))
+    calls = sum(isinstance(part, ast.Call) for one in upto for part in nodes_of(one))
     return bool(upto) and line <= (item.body[-1].end_lineno or 0) and calls > 1
 
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from pytracer.analyze.evidence.syntax.names import names_of, variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import function_headed, parameters, spans, statement_at
 
 _DOTTED = re.compile(r"\w+(\.\w+)+")
@@ -22,9 +23,9 @@ def items_of_line(tree: ast.Module, line: int) -> list[str]:
     found = [
         name.id
         for part in _read_on(tree, line)
-        for item in ast.walk(part)
+        for item in nodes_of(part)
         if isinstance(item, ast.comprehension)
-        for name in ast.walk(item.target)
+        for name in nodes_of(item.target)
         if isinstance(name, ast.Name)
     ]
     return list(dict.fromkeys(found))
@@ -34,11 +35,11 @@ def attributes_of_line(tree: ast.Module, line: int) -> list[str]:
     """Attributes of attributes and of variables that the statement reads: `self.graph.adj`, `batch.adj`."""
     found = []
     for part in _read_on(tree, line):
-        called = {id(item.func) for item in ast.walk(part) if isinstance(item, ast.Call)}
+        called = {id(item.func) for item in nodes_of(part) if isinstance(item, ast.Call)}
         inner = {
-            id(item.value) for item in ast.walk(part) if isinstance(item, ast.Attribute) and id(item) not in called
+            id(item.value) for item in nodes_of(part) if isinstance(item, ast.Attribute) and id(item) not in called
         }
-        for item in ast.walk(part):
+        for item in nodes_of(part):
             whole = isinstance(item, ast.Attribute) and id(item) not in called and id(item) not in inner
             if whole and variable(item) is None and _DOTTED.fullmatch(text := ast.unparse(item)):
                 found.append(text)
@@ -56,7 +57,7 @@ def subscripts_of_line(tree: ast.Module, line: int) -> tuple[list[str], list[str
     tables: list[str] = []
     keys: list[str] = []
     for part in _read_on(tree, line):
-        for item in ast.walk(part):
+        for item in nodes_of(part):
             if isinstance(item, ast.Subscript) and isinstance(item.ctx, ast.Load):
                 tables += names_of(item.value)
                 keys += names_of(item.slice)
@@ -69,7 +70,7 @@ def _read_on(tree: ast.Module, line: int) -> Sequence[ast.AST]:
     if inner is None:
         return ()
     if isinstance(inner, ast.Raise):
-        tests = [item for item in ast.walk(tree) if isinstance(item, (ast.If, ast.While)) and spans(item, line)]
+        tests = [item for item in nodes_of(tree) if isinstance(item, (ast.If, ast.While)) and spans(item, line)]
         return [max(tests, key=lambda item: item.lineno).test] if tests else ()
     return [*_parts(inner)]
 

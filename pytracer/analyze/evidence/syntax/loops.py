@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes, scope_of
 
 Loop = ast.For | ast.AsyncFor | ast.While
@@ -77,7 +78,7 @@ def counting_loop(tree: ast.Module, line: int) -> int | None:
 
 def _ends_with(tree: ast.Module, loop: Loop, line: int) -> bool:
     """Whether what follows the line in its block leaves the loop: by `break`, or by what its test asks."""
-    asked = {ast.unparse(item) for item in ast.walk(loop.test)} if isinstance(loop, ast.While) else set()
+    asked = {ast.unparse(item) for item in nodes_of(loop.test)} if isinstance(loop, ast.While) else set()
     for block in _blocks(loop):
         at = next((place for place, item in enumerate(block) if item.lineno <= line <= (item.end_lineno or 0)), None)
         for item in block[at + 1 :] if at is not None else ():
@@ -90,9 +91,29 @@ def _ends_with(tree: ast.Module, loop: Loop, line: int) -> bool:
 
 def _blocks(loop: Loop) -> Iterator[list[ast.stmt]]:
     """The body, and those of what is inside; of a `try`, its `else` follows its body."""
-    for item in ast.walk(loop):
+    for item in nodes_of(loop):
         if isinstance(item, ast.Try):
             yield [*item.body, *item.orelse]
         elif isinstance(item, (*LOOPS, ast.If, ast.With)):
             yield item.body
             yield item.orelse if not isinstance(item, ast.With) else []
+
+
+def breaks(loop: Loop, item: ast.AST) -> bool:
+    """Whether it is a `break` of that loop, and not of one inside."""
+    return any(item is own for own in breaks_of(loop))
+
+
+def breaks_of(loop: Loop) -> Iterator[ast.Break]:
+    """Those that end this loop, and not one inside or around it: a `break` in an `else` is that of the loop around."""
+    return _breaks(loop.body)
+
+
+def _breaks(nodes: Iterable[ast.AST]) -> Iterator[ast.Break]:
+    for item in nodes:
+        if isinstance(item, ast.Break):
+            yield item
+        elif isinstance(item, LOOPS):
+            yield from _breaks(item.orelse)
+        elif not isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
+            yield from _breaks(ast.iter_child_nodes(item))

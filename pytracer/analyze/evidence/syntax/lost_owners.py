@@ -13,6 +13,7 @@ import msgspec
 
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, parameters, statement_at
 
 Named = ast.FunctionDef | ast.AsyncFunctionDef
@@ -82,8 +83,8 @@ def _lost(function: Named, node: ast.AST) -> LostOwner | None:
 
 def _names_of_own(function: Named, value: ast.expr, part: ast.AST) -> bool:
     """Whether what is returned has variables of the function beside the address."""
-    address = {id(item) for item in ast.walk(part)}
-    names = {item.id for item in ast.walk(value) if isinstance(item, ast.Name) and id(item) not in address}
+    address = {id(item) for item in nodes_of(part)}
+    names = {item.id for item in nodes_of(value) if isinstance(item, ast.Name) and id(item) not in address}
     return any(name in parameters(function) or lines_that_bind(function, name) for name in names)
 
 

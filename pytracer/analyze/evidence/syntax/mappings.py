@@ -7,6 +7,7 @@ import ast
 from pytracer.analyze.evidence.syntax.calls import without_wrappers
 from pytracer.analyze.evidence.syntax.loops import Loop
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 
 _OF_DICTS = ("items", "keys", "values")
 _WRAPPERS = ("sorted", "list", "tuple", "enumerate", "reversed", "tqdm")
@@ -23,6 +24,6 @@ def looped_dict(loop: Loop) -> str | None:
     looks_up = any(
         isinstance(item, ast.Subscript) and variable(item.value) == name and variable(item.slice) == key
         for part in loop.body
-        for item in ast.walk(part)
+        for item in nodes_of(part)
     )
     return name if name is not None and key is not None and looks_up else None

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import ast
 
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
+
 
 def names_of(node: ast.AST) -> list[str]:
     """Variables of an expression, in order, each once.
 
     What is only called (`model(x)`, `torch.cat(x)`) is no value that does not fit.
     """
-    called = {id(item.func) for item in ast.walk(node) if isinstance(item, ast.Call)}
+    called = {id(item.func) for item in nodes_of(node) if isinstance(item, ast.Call)}
     bound = {
         name.id
-        for item in ast.walk(node)
+        for item in nodes_of(node)
         if isinstance(item, ast.comprehension)
-        for name in ast.walk(item.target)
+        for name in nodes_of(item.target)
         if isinstance(name, ast.Name)
     }
     found: dict[str, tuple[int, int]] = {}
-    for item in ast.walk(node):
+    for item in nodes_of(node):
         if id(item) in called:
             continue
         name = variable(item)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from pytracer.analyze.evidence.syntax.bindings import each_set
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import callee_named, own_nodes, parameters
 
 _ROUNDS = 3
@@ -45,7 +46,7 @@ def _beside(tree: ast.Module) -> dict[str, set[str]]:
 
 def _passed(tree: ast.Module) -> Iterator[tuple[str, str]]:
     """A parameter and the name of what is passed for it; an attribute, and the parameter that it keeps."""
-    for item in ast.walk(tree):
+    for item in nodes_of(tree):
         if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef)):
             yield from _kept(item)
         if not isinstance(item, ast.Call):

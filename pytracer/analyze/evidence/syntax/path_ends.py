@@ -8,6 +8,7 @@ import os
 from pytracer.analyze.evidence.syntax.bindings import set_by
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes, parameters, scope_of
 
 _HOPS = 4
@@ -60,7 +61,7 @@ def _only_value(tree: ast.Module, line: int, name: str) -> ast.expr | None:
         return None
     owner = class_around(tree, scope) if name.startswith("self.") else None
     for place in (owner if owner is not None else scope, tree):
-        nodes = ast.walk(place) if isinstance(place, ast.ClassDef) else own_nodes(place)
+        nodes = nodes_of(place) if isinstance(place, ast.ClassDef) else own_nodes(place)
         values = [value for item in nodes for to, value in set_by(item) if variable(to) == name]
         if values:
             return values[0] if len(values) == 1 else None

@@ -10,6 +10,7 @@ import msgspec
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.loops import ITEM_COMPREHENSIONS
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes
 from pytracer.analyze.evidence.syntax.unbounded import EndlessLoop, body_of, is_unbounded, leaves, loops_at
 
@@ -30,7 +31,7 @@ class PollingLoop(msgspec.Struct, frozen=True):
     @property
     def in_head(self) -> bool:
         """Whether the head asks."""
-        inside = {id(item) for item in ast.walk(self.loop.test)} if isinstance(self.loop, ast.While) else set()
+        inside = {id(item) for item in nodes_of(self.loop.test)} if isinstance(self.loop, ast.While) else set()
         return all(id(item) in inside for item in self.asked)
 
 
@@ -71,7 +72,7 @@ class _Asks:
     @property
     def calls(self) -> Iterator[ast.Call]:
         """`work.is_completed()`."""
-        nodes = [*ast.walk(self._loop.test)] if isinstance(self._loop, ast.While) else []
+        nodes = [*nodes_of(self._loop.test)] if isinstance(self._loop, ast.While) else []
         return (item for item in [*nodes, *body_of(self._loop)] if isinstance(item, ast.Call) and self._is_asked(item))
 
     @property
@@ -154,9 +155,9 @@ class _Asks:
         for item in body_of(self._loop):
             if not isinstance(item, ast.If):
                 continue
-            if self._is_yes(item.test) and any(node in ast.walk(part) for part in item.body):
+            if self._is_yes(item.test) and any(node in nodes_of(part) for part in item.body):
                 return True
-            if self._is_no(item.test) and any(node in ast.walk(part) for part in item.orelse):
+            if self._is_no(item.test) and any(node in nodes_of(part) for part in item.orelse):
                 return True
         return False
 

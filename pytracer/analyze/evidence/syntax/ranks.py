@@ -8,6 +8,7 @@ import re
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.loops import deciding_ifs
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import spans_body
 
 _RANK = re.compile(
@@ -31,7 +32,7 @@ def is_rank(node: ast.AST) -> bool:
 
 def is_of_rank(node: ast.AST) -> bool:
     """Whether the rank is in an expression."""
-    return any(is_rank(item) for item in ast.walk(node))
+    return any(is_rank(item) for item in nodes_of(node))
 
 
 def reads_rank(node: ast.AST) -> bool:
@@ -87,7 +88,7 @@ def comes_alone(item: ast.If, line: int, *, around: bool) -> bool:
 
 def one_rank_words(test: ast.expr) -> str:
     """`rank 0`: which one that is, of a condition that `is_for_one_rank`, or its opposite."""
-    for item in ast.walk(test):
+    for item in nodes_of(test):
         number = item.comparators[0] if isinstance(item, ast.Compare) and _names_rank(item.left) else None
         if isinstance(number, ast.Constant) and type(number.value) is int:
             return f"{'local ' if 'local' in ast.unparse(item).lower() else ''}rank {number.value}"
@@ -101,7 +102,7 @@ def one_rank_number(test: ast.expr) -> int | None:
     """
     if "local" in ast.unparse(test).lower():
         return None
-    for item in ast.walk(test):
+    for item in nodes_of(test):
         number = item.comparators[0] if isinstance(item, ast.Compare) and _names_rank(item.left) else None
         if number is not None:
             return number.value if isinstance(number, ast.Constant) and type(number.value) is int else None

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.loops import COMPREHENSIONS
 from pytracer.analyze.evidence.syntax.names import holds
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes, spans
 
 ENTRY = 0  # in place of a line: what the function was called with, or nothing yet
@@ -31,7 +32,7 @@ def reaching(scope: Scope, name: str, line: int, changed: bool | None = False) -
     flow.through(scope.body, frozenset({ENTRY}))
     if flow.met is None:
         return None
-    others = [item for item in ast.walk(scope) if isinstance(item, ast.Nonlocal) and name in item.names]
+    others = [item for item in nodes_of(scope) if isinstance(item, ast.Nonlocal) and name in item.names]
     elsewhere = _in_comprehension(scope, name, line) or any(item not in scope.body for item in others)
     return flow.met | {UNKNOWN} if elsewhere else flow.met
 
@@ -52,7 +53,7 @@ def _in_comprehension(scope: Scope, name: str, line: int) -> bool:
         isinstance(item, COMPREHENSIONS)
         and spans(item, line)
         and any(holds(part.target, name) for part in item.generators)
-        for item in ast.walk(scope)
+        for item in nodes_of(scope)
     )
 
 
@@ -145,7 +146,7 @@ class _Flow:
 
     def _is_own(self, item: ast.stmt) -> bool:
         """Whether the line is not one of a statement within it."""
-        inner = (part for part in ast.walk(item) if isinstance(part, ast.stmt) and part is not item)
+        inner = (part for part in nodes_of(item) if isinstance(part, ast.stmt) and part is not item)
         return not any(spans(part, self._line) for part in inner)
 
     def _loop(self, item: ast.For | ast.AsyncFor | ast.While, came: frozenset[int]) -> frozenset[int]:
@@ -186,7 +187,7 @@ class _Flow:
     def _match(self, item: ast.Match, came: frozenset[int]) -> frozenset[int]:
         done = came
         for case in item.cases:
-            bound = {line for node in ast.walk(case.pattern) for line in _bound_by(node, self._name)}
+            bound = {line for node in nodes_of(case.pattern) for line in _bound_by(node, self._name)}
             begins = frozenset(bound) or came
             done |= self.through(case.body, begins) | bound
         return done

@@ -9,6 +9,7 @@ import msgspec
 
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.constants import constant_number
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 
 
 class RecursionLimit(msgspec.Struct, frozen=True):
@@ -26,7 +27,7 @@ def recursion_limit(files: Mapping[str, ast.Module]) -> RecursionLimit | None:
     found = [
         (file, node)
         for file, tree in files.items()
-        for node in ast.walk(tree)
+        for node in nodes_of(tree)
         if isinstance(node, ast.Call) and called_name(node) == "setrecursionlimit"
     ]
     if len(found) != 1 or len(found[0][1].args) != 1:

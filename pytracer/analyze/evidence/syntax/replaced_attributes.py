@@ -10,6 +10,7 @@ import msgspec
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.imports import imported_names
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import scope_of
 
 _MOST = 400  # attributes of one statement
@@ -49,7 +50,7 @@ def replaced_attributes(tree: ast.Module) -> Iterator[ReplacedAttribute]:
 
 
 def _changes(tree: ast.Module) -> Iterator[_Change]:
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, (ast.Assign, ast.Delete)):
             value = node.value if isinstance(node, ast.Assign) else None
             for target in node.targets:
@@ -103,11 +104,11 @@ def _values_of_loops(tree: ast.Module, node: ast.AST, line: int) -> Sequence[_Va
 def _loops_around(tree: ast.Module, node: ast.AST) -> list[ast.For | ast.comprehension]:
     """Also those of comprehensions, and of a loop that has one line; the outermost first."""
     found: list[ast.For | ast.comprehension] = []
-    for item in ast.walk(tree):
-        if isinstance(item, ast.For) and any(part is node for inner in item.body for part in ast.walk(inner)):
+    for item in nodes_of(tree):
+        if isinstance(item, ast.For) and any(part is node for inner in item.body for part in nodes_of(inner)):
             found.append(item)
         elif isinstance(item, (ast.ListComp, ast.SetComp, ast.GeneratorExp)):
-            found += item.generators if any(part is node for part in ast.walk(item.elt)) else []
+            found += item.generators if any(part is node for part in nodes_of(item.elt)) else []
     return found
 
 

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Sequence
 
 from pytracer.analyze.evidence.syntax.constants import is_none
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes
 
 Named = ast.FunctionDef | ast.AsyncFunctionDef
@@ -35,5 +36,5 @@ def _goes_on(body: Sequence[ast.stmt]) -> bool:
     if isinstance(last, ast.Try):
         return _goes_on(last.orelse or last.body) or any(_goes_on(item.body) for item in last.handlers)
     if isinstance(last, ast.While) and isinstance(last.test, ast.Constant) and last.test.value:
-        return any(isinstance(item, ast.Break) for item in ast.walk(last))
+        return any(isinstance(item, ast.Break) for item in nodes_of(last))
     return True

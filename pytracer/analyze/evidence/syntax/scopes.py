@@ -7,6 +7,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
+
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 Scope = Function | ast.Module
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
@@ -14,7 +16,7 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 def function_headed(tree: ast.Module, line: int) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
     """The function whose `def`, or one of whose decorators, is at a line."""
-    for item in ast.walk(tree):
+    for item in nodes_of(tree):
         if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef)) and item.body:
             first = min([item.lineno, *(one.lineno for one in item.decorator_list)])
             if first <= line <= item.lineno < item.body[0].lineno:
@@ -56,19 +58,24 @@ def scope_of(tree: ast.Module, line: int) -> Scope:
 @lru_cache(maxsize=64)  # asked for each line that is followed, of few files
 def _functions(tree: ast.Module) -> tuple[Function, ...]:
     """All of a module, the outer ones first."""
-    return tuple(item for item in ast.walk(tree) if isinstance(item, _FUNCTIONS))
+    return tuple(item for item in nodes_of(tree) if isinstance(item, _FUNCTIONS))
 
 
 def _spans_function(node: Function, line: int) -> bool:
     return node.lineno < line <= (node.end_lineno or 0)
 
 
-def own_nodes(scope: ast.AST) -> Iterator[ast.AST]:
-    """Of a scope without those of functions and classes inside."""
+@lru_cache(maxsize=1 << 12)  # see nodes_of()
+def own_nodes(scope: ast.AST) -> tuple[ast.AST, ...]:
+    """Of a scope without those of functions and classes inside; the scope itself is none."""
+    return tuple(_inside(scope))
+
+
+def _inside(scope: ast.AST) -> Iterator[ast.AST]:
     for item in ast.iter_child_nodes(scope):
         yield item
         if not isinstance(item, (*_FUNCTIONS, ast.ClassDef)):
-            yield from own_nodes(item)
+            yield from _inside(item)
 
 
 def is_parameter(scope: Scope, name: str) -> bool:
@@ -98,7 +105,7 @@ def runs(tree: ast.Module, scope: Scope, line: int, function: str | None) -> boo
     if name == "<lambda>":
         return isinstance(scope, ast.Lambda)
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-    named = (item for item in ast.walk(tree) if isinstance(item, kinds) and item.name == name and item is not scope)
+    named = (item for item in nodes_of(tree) if isinstance(item, kinds) and item.name == name and item is not scope)
     return name == getattr(scope, "name", None) or not any(spans(item, line) for item in named)
 
 
@@ -129,7 +136,7 @@ def function_named(tree: ast.Module, name: str) -> ast.FunctionDef | ast.AsyncFu
 def definitions(tree: ast.Module) -> dict[str, list[ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]]:
     """All functions, methods and classes of a module by name, the outer ones first."""
     found: dict[str, list[ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]] = {}
-    for item in ast.walk(tree):
+    for item in nodes_of(tree):
         if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             found.setdefault(item.name, []).append(item)
     return found
@@ -137,7 +144,7 @@ def definitions(tree: ast.Module) -> dict[str, list[ast.FunctionDef | ast.AsyncF
 
 def parents_of(tree: ast.AST) -> dict[ast.AST, ast.AST]:
     """What each node stands in."""
-    return {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+    return {child: node for node in nodes_of(tree) for child in ast.iter_child_nodes(node)}
 
 
 def callee_named(tree: ast.Module, name: str) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
@@ -150,7 +157,7 @@ def callee_named(tree: ast.Module, name: str) -> ast.FunctionDef | ast.AsyncFunc
 
 def class_around(tree: ast.Module, scope: Scope) -> ast.ClassDef | None:
     """Of a method."""
-    classes = (item for item in ast.walk(tree) if isinstance(item, ast.ClassDef))
+    classes = (item for item in nodes_of(tree) if isinstance(item, ast.ClassDef))
     return next((item for item in classes if any(part is scope for part in item.body)), None)
 
 
@@ -185,7 +192,7 @@ def default_of(scope: Scope, name: str) -> ast.expr | None:
 
 def classes_below(trees: Iterable[ast.Module], owner: ast.ClassDef) -> list[ast.ClassDef]:
     """The classes that are derived from one by its name, directly or not."""
-    classes = [item for tree in trees for item in ast.walk(tree) if isinstance(item, ast.ClassDef)]
+    classes = [item for tree in trees for item in nodes_of(tree) if isinstance(item, ast.ClassDef)]
     names, known = {owner.name}, 0
     while len(names) > known:
         known = len(names)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import msgspec
 
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 
 _OF_SETATTR = 3  # arguments
 
@@ -27,12 +28,12 @@ def lines_that_set_attribute(tree: ast.AST, attribute: str) -> list[SetAttribute
 
 
 def _settings(tree: ast.AST, attribute: str) -> Iterator[SetAttribute]:
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign)) and node.value is not None:
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             changes = node.op if isinstance(node, ast.AugAssign) else None
             for target in targets:
-                for part in ast.walk(target):
+                for part in nodes_of(target):
                     if isinstance(part, ast.Attribute) and part.attr == attribute and isinstance(part.ctx, ast.Store):
                         value = node.value if part is target else None
                         yield SetAttribute(node.lineno, ast.unparse(part.value), value, changes)

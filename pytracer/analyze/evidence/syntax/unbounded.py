@@ -62,7 +62,7 @@ def loops_at(scope: Scope, line: int) -> list[EndlessLoop]:
     return sorted(found, key=lambda item: -item.lineno)
 
 
-def body_of(loop: EndlessLoop) -> Iterator[ast.AST]:
+def body_of(loop: EndlessLoop | ast.For | ast.AsyncFor) -> Sequence[ast.AST]:
     """The nodes of its body, without those of functions inside."""
     return own_nodes(ast.Module([*loop.body], []))
 
@@ -70,7 +70,7 @@ def body_of(loop: EndlessLoop) -> Iterator[ast.AST]:
 def leaves(loop: EndlessLoop) -> list[ast.AST]:
     """What leaves it from its body: `break`, `return`, `raise`, a call that ends the process."""
     inner = [
-        id(part) for item in body_of(loop) if isinstance(item, (*PLAIN_LOOPS, ast.AsyncFor)) for part in _all(item)
+        id(part) for item in body_of(loop) if isinstance(item, (*PLAIN_LOOPS, ast.AsyncFor)) for part in body_of(item)
     ]
     return [
         item
@@ -81,11 +81,7 @@ def leaves(loop: EndlessLoop) -> list[ast.AST]:
     ]
 
 
-def _all(loop: ast.For | ast.AsyncFor | ast.While) -> Iterator[ast.AST]:
-    return own_nodes(ast.Module([*loop.body], []))
-
-
-def yields(nodes: Iterator[ast.AST]) -> bool:
+def yields(nodes: Sequence[ast.AST]) -> bool:
     """Whether one of them gives a value to the caller and waits until it asks for more."""
     return any(isinstance(item, (ast.Yield, ast.YieldFrom, ast.Await)) for item in nodes)
 
@@ -98,7 +94,7 @@ def not_entered_again(scope: Scope, loop: EndlessLoop, line: int) -> Reason | No
     if len(inner) != 1 or inner[0].lineno < line <= (inner[0].body[-1].end_lineno or 0):
         return None
     outside = [part for item in loop.body if item is not inner[0] for part in (item, *own_nodes(item))]
-    if yields(iter(outside)) or any(isinstance(item, (ast.Try, ast.With)) for item in outside):
+    if yields(outside) or any(isinstance(item, (ast.Try, ast.With)) for item in outside):
         return None
     return _used_up(scope, loop, inner[0], outside)
 

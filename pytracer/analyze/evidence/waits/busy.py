@@ -10,6 +10,7 @@ import msgspec
 from pytracer._text import shortened
 from pytracer.analyze.evidence.native.fault_function import NativeFunction, own_function
 from pytracer.analyze.evidence.syntax.endless import only_exit
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of
 from pytracer.analyze.evidence.syntax.unbounded import loops_at
 from pytracer.analyze.evidence.waits.waits import before_signal, end_of, main_stack, wait_of, waiting_frame, was_asleep
@@ -134,7 +135,7 @@ def polled_test(view: ProcessView, polled: Polled) -> ast.expr | None:
     """The condition that it asks again and again."""
     tree = syntax_tree(view.process.snapshot, waiting_frame(view))
     line = polled.exit[0] if polled.exit is not None else polled.line
-    for item in ast.walk(tree) if tree is not None else ():
+    for item in nodes_of(tree) if tree is not None else ():
         if isinstance(item, (ast.If, ast.While)) and item.lineno == line:
             return item.test
     return None
@@ -164,7 +165,7 @@ def _until_left(view: ProcessView, frame: PythonFrame, line: int) -> Polled | No
 def _only_waits(view: ProcessView, frame: PythonFrame, line: int) -> bool:
     """Whether the loop of a line does little more than sleep."""
     tree = syntax_tree(view.process.snapshot, frame)
-    found = [item for item in ast.walk(tree) if isinstance(item, ast.While) and item.lineno == line] if tree else []
+    found = [item for item in nodes_of(tree) if isinstance(item, ast.While) and item.lineno == line] if tree else []
     return bool(found) and len(found[0].body) <= _FEW and not any(isinstance(item, ast.For) for item in found[0].body)
 
 

@@ -20,6 +20,7 @@ from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.leaving import Obstacle
 from pytracer.analyze.evidence.syntax.loops import counting_loop, deciding_ifs
 from pytracer.analyze.evidence.syntax.names import last_name, names_of, variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.passing import names_of_object
 from pytracer.analyze.evidence.syntax.scopes import class_around, qualified_name, scope_of, spans
 from pytracer.analyze.evidence.waits.ended_threads import no_other_could
@@ -185,7 +186,7 @@ def _starts_at(start: ThreadStart) -> Iterator[int]:
     """Where `start()` of a thread is called: beside its constructor, in it, or of the variable that has it."""
     if start.starts_itself:
         yield start.call.lineno
-    for item in ast.walk(start.tree):
+    for item in nodes_of(start.tree):
         if not isinstance(item, ast.Call) or called_name(item) != "start" or not isinstance(item.func, ast.Attribute):
             continue
         owner = item.func.value
@@ -208,7 +209,7 @@ def _is_behind(
 
 def _names(spot: Spot) -> tuple[str, ...]:
     """The variables of the condition."""
-    tests = [item.test for item in ast.walk(spot.scope) if isinstance(item, ast.If) and spans(item.test, spot.line)]
+    tests = [item.test for item in nodes_of(spot.scope) if isinstance(item, ast.If) and spans(item.test, spot.line)]
     return tuple(names_of(tests[0])) if tests else ()
 
 

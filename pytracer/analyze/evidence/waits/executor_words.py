@@ -7,6 +7,7 @@ import ast
 from pytracer._text import shortened
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.waits.executor_threads import UnfinishedTask, unfinished_task
 from pytracer.analyze.evidence.waits.wait_kinds import WAITED
 from pytracer.analyze.evidence.waits.waits import end_of, main_stack
@@ -38,7 +39,7 @@ def executor_words(view: ProcessView) -> str:
     calls = {
         item.lineno: item
         for tree in program_files(view.process.snapshot, [task.at]).values()
-        for item in ast.walk(tree)
+        for item in nodes_of(tree)
         if isinstance(item, ast.Call) and called_name(item) == "cancel" and not item.args
     }
     if len(calls) != 1:

@@ -17,6 +17,7 @@ from pytracer._text import message_words, shortened
 from pytracer.analyze.evidence.ends.exit_calls import PassedHandler, exit_call, passed_handler, printed_before
 from pytracer.analyze.evidence.ends.exit_condition import exit_condition, frames_below_condition
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import statement_at
 from pytracer.analyze.evidence.waits.lost_tasks import is_pool_worker
 from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait
@@ -199,6 +200,6 @@ def _asked(view: ProcessView, wait: ProcessWait) -> str | None:
     tree = syntax_tree(view.process.snapshot, wait.at)
     line = wait.at.line if wait.at is not None else None
     statement = statement_at(tree, line) if tree is not None and line is not None else None
-    calls = [item for item in ast.walk(statement) if isinstance(item, ast.Call)] if statement is not None else []
+    calls = [item for item in nodes_of(statement) if isinstance(item, ast.Call)] if statement is not None else []
     found = [item for item in calls if called_name(item) in _TAKES and item.lineno <= (line or 0)]
     return shortened(ast.unparse(found[0]), _LONGEST) if len(found) == 1 else None

@@ -16,6 +16,7 @@ import msgspec
 from pytracer._library_files import is_library_file
 from pytracer._text import shortened
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes, parameters, scope_of
 from pytracer.analyze.naming import line_in
 from pytracer.analyze.parts import python_frame
@@ -165,6 +166,6 @@ def _holds(value: ast.expr, own: str, methods: set[str]) -> bool:
             return name == own and attribute in methods
         case ast.Lambda(body=body):
             return own not in parameters(value) and any(
-                isinstance(item, ast.Name) and item.id == own for item in ast.walk(body)
+                isinstance(item, ast.Name) and item.id == own for item in nodes_of(body)
             )
     return False

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from itertools import takewhile
 
 import msgspec
 
@@ -13,10 +12,12 @@ from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
 from pytracer.analyze.evidence.syntax.imports import imported_as
 from pytracer.analyze.evidence.syntax.names import variable
-from pytracer.analyze.evidence.syntax.scopes import function_named, scope_of
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
+from pytracer.analyze.evidence.syntax.scopes import scope_of
 from pytracer.analyze.evidence.waits.forked_team import computed_before
 from pytracer.analyze.evidence.waits.pipes import Starter, fork_file, forked_at, forked_inside, is_process_class
 from pytracer.analyze.evidence.waits.plain_fork import PlainFork, plain_fork
+from pytracer.analyze.evidence.waits.ran_before import ran_before
 from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait
 from pytracer.analyze.evidence.waits.waits import main_stack
 from pytracer.analyze.naming import line_in, place_words
@@ -146,7 +147,7 @@ def fork_line(view: ProcessView, wait: ProcessWait, parent: ProcessView | None =
     text = shortened(ast.unparse(call), _LONGEST) if call is not None else None
     made = _made(tree, call, starter) if tree is not None and call is not None else None
     site = computed_before(view, parent)
-    used = python_frame(site.place) if site is not None and site.place is not None else _ran_before(view, at)
+    used = python_frame(site.place) if site is not None and site.place is not None else _before(view, at)
     derived = _derived(tree, call) if tree is not None and starter == "Process" else None
     shared = _shared(tree) if tree is not None and starter in ("Process", "Pool") else ()
     within = _within(view, call) if starter != "DataLoader" else None
@@ -164,30 +165,10 @@ def _within(view: ProcessView, call: ast.Call | None) -> Within | None:
     return Within(*found, words[0] if len(words) == 1 else None)
 
 
-def _ran_before(view: ProcessView, at: PythonFrame) -> PythonFrame | None:
-    """The line above the fork that calls the function in which the child waits: its parent ran the same operators.
-
-    Only where every way to the fork leads over it.
-    """
+def _before(view: ProcessView, at: PythonFrame) -> PythonFrame | None:
+    """What the parent ran of that which the child waits in."""
     stack = main_stack(view)
-    tree, inner = syntax_tree(view.process.snapshot, at), [*takewhile(lambda frame: frame != at, stack)]
-    waits = next((frame for frame in inner if not is_library_file(frame.file)), None)
-    if tree is None or at.line is None or waits is None or waits.file != at.file:
-        return None
-    name = (waits.function or "").rpartition(".")[2]
-    function = function_named(tree, name)
-    scope = scope_of(tree, at.line)
-    if function is None or function is scope:
-        return None
-    body = tree.body if isinstance(scope, (ast.Module, ast.Lambda)) else scope.body
-    lines = [
-        item.lineno
-        for statement in body
-        if isinstance(statement, (ast.Assign, ast.Expr)) and statement.lineno < at.line
-        for item in ast.walk(statement)
-        if isinstance(item, ast.Call) and isinstance(item.func, ast.Name) and item.func.id == name
-    ]
-    return PythonFrame(function=at.function, file=at.file, line=lines[-1]) if lines else None
+    return ran_before(view, stack, stack.index(at))
 
 
 def _derived(tree: ast.Module, call: ast.Call | None) -> tuple[str, int] | None:
@@ -196,10 +177,10 @@ def _derived(tree: ast.Module, call: ast.Call | None) -> tuple[str, int] | None:
     bound = lines_that_bind(scope_of(tree, call.lineno), name) if call is not None and name is not None else []
     made = {called_name(item) for _, item in bound if isinstance(item, ast.Call)}
     if not made:
-        made = {called_name(item) for item in ast.walk(tree) if isinstance(item, ast.Call)}
+        made = {called_name(item) for item in nodes_of(tree) if isinstance(item, ast.Call)}
     if "Process" in made:
         return None
-    classes = [item for item in ast.walk(tree) if isinstance(item, ast.ClassDef) and item.name in made]
+    classes = [item for item in nodes_of(tree) if isinstance(item, ast.ClassDef) and item.name in made]
     found = [item for item in classes if is_process_class(item)]
     return (found[0].name, found[0].lineno) if len(found) == 1 else None
 
@@ -207,7 +188,7 @@ def _derived(tree: ast.Module, call: ast.Call | None) -> tuple[str, int] | None:
 def _shared(tree: ast.Module) -> tuple[tuple[str, int], ...]:
     """By what is imported: `Queue()` of multiprocessing, not of the module queue."""
     found: dict[tuple[str, int], None] = {}
-    for item in ast.walk(tree):
+    for item in nodes_of(tree):
         name = called_name(item) if isinstance(item, ast.Call) else None
         if name in _OF_CONTEXT and isinstance(item, ast.Call):
             origin = (imported_as(tree, item.func) or "").rpartition(".")[0]
@@ -222,5 +203,5 @@ def _made(tree: ast.Module, call: ast.Call, starter: Starter) -> int | None:
         return None
     name = variable(call.func.value) if isinstance(call.func, ast.Attribute) else None
     bound = [item for _, item in lines_that_bind(scope_of(tree, call.lineno), name)] if name is not None else []
-    made = [item for item in (bound or ast.walk(tree)) if isinstance(item, ast.Call) and called_name(item) == starter]
+    made = [item for item in (bound or nodes_of(tree)) if isinstance(item, ast.Call) and called_name(item) == starter]
     return made[0].lineno if len(made) == 1 else None

@@ -16,6 +16,7 @@ import msgspec
 from pytracer._library_files import is_library_file
 from pytracer._text import list_words, shortened
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_around, scope_of
 from pytracer.analyze.evidence.waits.lock_takers import (
     MOST_FRAMES,
@@ -184,7 +185,7 @@ def _made(lock: Lock) -> tuple[int, str] | None:
     """The only line that makes it, and what it binds there."""
     found = [
         (item.lineno, shortened(ast.unparse(target), _QUOTED))
-        for item in ast.walk(lock.tree)
+        for item in nodes_of(lock.tree)
         if isinstance(item, ast.Assign) and isinstance(item.value, ast.Call) and called_name(item.value) in _KINDS
         for target in item.targets
         if lock.is_it(target, item.lineno)
@@ -213,5 +214,5 @@ def _reached(view: ProcessView, stack: Sequence[PythonFrame], text: str) -> str 
 def _starts(tree: ast.Module, fork: tuple[PythonFrame, Starter]) -> int | None:
     """The only line that makes such a DataLoader."""
     at, starter = fork
-    made = [item.lineno for item in ast.walk(tree) if isinstance(item, ast.Call) and called_name(item) == starter]
+    made = [item.lineno for item in nodes_of(tree) if isinstance(item, ast.Call) and called_name(item) == starter]
     return made[0] if len(made) == 1 and made[0] != at.line else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.waits.fork_line import SPAWNED
 from pytracer.analyze.evidence.waits.forked_pool import ForkedPool, forked_pool
 from pytracer.analyze.evidence.waits.pipes import forked_at
@@ -68,6 +69,6 @@ def _made(view: ProcessView, starter: str) -> int | None:
     """The only line that makes the DataLoader or pool, if that is another one than the one that forks."""
     fork = forked_at(main_stack(view))
     tree = syntax_tree(view.process.snapshot, fork[0]) if fork is not None else None
-    calls = [item for item in ast.walk(tree or ast.Module([], [])) if isinstance(item, ast.Call)]
+    calls = [item for item in nodes_of(tree or ast.Module([], [])) if isinstance(item, ast.Call)]
     made = [item.lineno for item in calls if called_name(item) == starter]
     return made[0] if len(made) == 1 and fork is not None and made[0] != fork[0].line else None

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pytracer._library_files import is_library_file
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait
 from pytracer.analyze.evidence.waits.waits import main_native, main_stack, program_stack, waiting_frame
 from pytracer.analyze.naming import LineWords, line_in
@@ -46,7 +47,7 @@ def piped_start(view: ProcessView) -> LineWords | None:
     found = [
         line_in(file, node.lineno, here)
         for file, tree in program_files(view.process.snapshot, frames).items()
-        for node in ast.walk(tree)
+        for node in nodes_of(tree)
         if isinstance(node, ast.Call) and called_name(node) == "Popen" and _is_piped(node)
     ]
     return found[0] if len(found) == 1 else None

@@ -11,6 +11,7 @@ import msgspec
 from pytracer._library_files import is_library_file
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import last_name
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, withs_around
 from pytracer.analyze.evidence.waits.waits import main_native, main_stack, wait_of
 from pytracer.analyze.tensors.source_lines import syntax_tree
@@ -48,7 +49,7 @@ def waits_between(view: ProcessView) -> bool:
 def taken_at(view: ProcessView, at: PythonFrame) -> dict[str, str]:
     """The last names of what `with lock:` or `lock.acquire()` of that line takes, with the whole text."""
     tree, found = syntax_tree(view.process.snapshot, at), dict[str, str]()
-    for node in ast.walk(tree) if tree is not None else ():
+    for node in nodes_of(tree) if tree is not None else ():
         taken = [item.context_expr for item in node.items] if isinstance(node, ast.With) else []
         taken += [item] if (item := _of_call(node, "acquire")) is not None else []
         for part in taken:
@@ -110,7 +111,7 @@ def is_one_lock(first: ProcessView, at: PythonFrame, killed: ProcessView, inside
 
 
 def _made(tree: ast.Module, name: str) -> Iterator[ast.Assign]:
-    for item in ast.walk(tree):
+    for item in nodes_of(tree):
         if not (isinstance(item, ast.Assign) and isinstance(item.value, ast.Call)):
             continue
         if called_name(item.value) in _MADE and any(last_name(target) == name for target in item.targets):

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from pytracer._text import shortened
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import scope_of, spans
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
@@ -47,10 +48,10 @@ def _earlier_use(view: ProcessView, at: PythonFrame | None) -> tuple[str, int] |
         return None
     here = scope_of(tree, at.line)
     named = {called_name(item) for item in calls_on(tree, at.line)}
-    names = {item.name for item in ast.walk(tree) if isinstance(item, ast.FunctionDef) and item.name in named}
+    names = {item.name for item in nodes_of(tree) if isinstance(item, ast.FunctionDef) and item.name in named}
     found = [
         item
-        for item in ast.walk(tree)
+        for item in nodes_of(tree)
         if isinstance(item, ast.Call) and called_name(item) in names and not spans(item, at.line)
         if scope_of(tree, item.lineno) is not here
     ]

@@ -18,6 +18,7 @@ from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, spans_body
 from pytracer.analyze.evidence.waits.pipes import forked_at
 from pytracer.analyze.evidence.waits.wait_chain import at_words
@@ -133,12 +134,12 @@ def _has_processes(tree: ast.Module, call: ast.Call, trees: Iterable[ast.Module]
     return any(
         isinstance(item, ast.ClassDef) and item.name in made and _makes_processes(item)
         for other in trees
-        for item in ast.walk(other)
+        for item in nodes_of(other)
     )
 
 
 def _makes_processes(owner: ast.ClassDef) -> bool:
-    return any(isinstance(item, ast.Call) and called_name(item) == "Process" for item in ast.walk(owner))
+    return any(isinstance(item, ast.Call) and called_name(item) == "Process" for item in nodes_of(owner))
 
 
 def _always_runs(tree: ast.Module, line: int, later: int) -> bool:

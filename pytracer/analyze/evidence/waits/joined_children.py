@@ -18,6 +18,7 @@ from pytracer._text import shortened
 from pytracer.analyze.evidence.syntax.bindings import set_by
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on, keyword_value, without_wrappers
 from pytracer.analyze.evidence.syntax.names import last_name
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.passing import names_of_object
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of
 from pytracer.analyze.evidence.waits.pipes import is_bootstrap, is_process_class
@@ -95,7 +96,7 @@ def _kinds(tree: ast.Module, line: int, joined: str) -> set[str]:
     kept = _kept(tree, classes)
     names = names_of_object(tree, name) if name is not None else frozenset()
     found = {kind for key, kinds in kept.items() if key in names for kind in kinds}
-    return found or {kind for item in ast.walk(tree) for kind in _started(item, classes)}
+    return found or {kind for item in nodes_of(tree) for kind in _started(item, classes)}
 
 
 def _base(tree: ast.Module, line: int, node: ast.expr) -> str | None:
@@ -105,7 +106,7 @@ def _base(tree: ast.Module, line: int, node: ast.expr) -> str | None:
         return name
     for item in own_nodes(scope_of(tree, line)):
         if isinstance(item, (ast.For, ast.comprehension)) and name in {
-            last_name(part) for part in ast.walk(item.target) if isinstance(part, ast.Name)
+            last_name(part) for part in nodes_of(item.target) if isinstance(part, ast.Name)
         }:
             return last_name(without_wrappers(item.iter, _WRAPPERS))
     return name
@@ -114,12 +115,12 @@ def _base(tree: ast.Module, line: int, node: ast.expr) -> str | None:
 def _kept(tree: ast.Module, classes: frozenset[str]) -> dict[str, set[str]]:
     """What each variable runs that has a process, or a list of them."""
     found: dict[str, set[str]] = {}
-    for item in ast.walk(tree):
+    for item in nodes_of(tree):
         for target, value in set_by(item):
             kinds = _started_in(value, classes) if value is not None else set()
             if kinds:
                 found.setdefault(last_name(target) or "", set()).update(kinds)
-    for item in ast.walk(tree):
+    for item in nodes_of(tree):
         if not isinstance(item, ast.Call) or called_name(item) != "append" or len(item.args) != 1:
             continue
         given = item.args[0]
@@ -131,11 +132,11 @@ def _kept(tree: ast.Module, classes: frozenset[str]) -> dict[str, set[str]]:
 
 def _process_classes(tree: ast.Module) -> frozenset[str]:
     """The names of those that are derived from Process."""
-    return frozenset(item.name for item in ast.walk(tree) if isinstance(item, ast.ClassDef) and is_process_class(item))
+    return frozenset(item.name for item in nodes_of(tree) if isinstance(item, ast.ClassDef) and is_process_class(item))
 
 
 def _started_in(value: ast.expr, classes: frozenset[str]) -> set[str]:
-    return {kind for node in ast.walk(value) for kind in _started(node, classes)}
+    return {kind for node in nodes_of(value) for kind in _started(node, classes)}
 
 
 def _started(node: ast.AST, classes: frozenset[str]) -> Iterator[str]:

@@ -9,6 +9,7 @@ import msgspec
 
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import qualified_name, scope_of
 
 _KEEPS = ("append", "add", "put", "put_nowait", "set_exception")
@@ -31,15 +32,15 @@ class KeptError(msgspec.Struct, frozen=True):
 
 def kept_error(tree: ast.Module, line: int) -> KeptError | None:
     """Of the `except ... as e` of a line; None where it keeps the error in no variable or attribute."""
-    handlers = [item for item in ast.walk(tree) if isinstance(item, ast.ExceptHandler) and item.lineno == line]
+    handlers = [item for item in nodes_of(tree) if isinstance(item, ast.ExceptHandler) and item.lineno == line]
     if len(handlers) != 1 or handlers[0].name is None:
         return None
     names = list(_kept(handlers[0], handlers[0].name))
     if len(names) != 1:
         return None
-    inside = {id(item) for item in ast.walk(handlers[0])}
+    inside = {id(item) for item in nodes_of(handlers[0])}
     short = names[0].rpartition(".")[2]
-    nodes = (item for item in ast.walk(tree) if isinstance(item, (ast.Attribute, ast.Name)) and id(item) not in inside)
+    nodes = (item for item in nodes_of(tree) if isinstance(item, (ast.Attribute, ast.Name)) and id(item) not in inside)
     reads = [item for item in nodes if _reads(item, short)]
     scopes = {scope_of(tree, item.lineno) for item in reads}
     scope = scopes.pop() if len(scopes) == 1 else None
@@ -50,7 +51,7 @@ def kept_error(tree: ast.Module, line: int) -> KeptError | None:
 
 
 def _kept(handler: ast.ExceptHandler, error: str) -> Iterator[str]:
-    for item in ast.walk(handler):
+    for item in nodes_of(handler):
         if isinstance(item, ast.Assign) and isinstance(item.value, ast.Name) and item.value.id == error:
             yield from (name for target in item.targets if (name := variable(target)) is not None)
         is_kept = isinstance(item, ast.Call) and called_name(item) in _KEEPS and isinstance(item.func, ast.Attribute)

@@ -15,6 +15,7 @@ import msgspec
 from pytracer._library_files import is_library_file
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import last_name
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_around, classes_below, scope_of, withs_around
 from pytracer.analyze.evidence.waits.finalizers import Finalizer, finalizer_between, is_finalizer
 from pytracer.analyze.evidence.waits.waits import end_of, main_native
@@ -202,7 +203,7 @@ def _made(view: ProcessView, lock: str, frame: SnapshotFrame) -> int | None:
 
 def _made_locks(tree: ast.Module) -> Iterator[tuple[int, ast.expr]]:
     """Each target that a statement sets to a new Lock, with its line."""
-    for item in ast.walk(tree):
+    for item in nodes_of(tree):
         if not isinstance(item, (ast.Assign, ast.AnnAssign)):
             continue
         if isinstance(item.value, ast.Call) and called_name(item.value) == "Lock":
@@ -259,7 +260,7 @@ def wanted(view: ProcessView, frame: SnapshotFrame) -> frozenset[str]:
 
 def _taken_at(tree: ast.Module, line: int) -> Iterator[str]:
     """`lock` of `with lock:` and of `lock.acquire()`."""
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.With):
             yield from (ast.unparse(item.context_expr) for item in node.items if item.context_expr.lineno == line)
         match node:

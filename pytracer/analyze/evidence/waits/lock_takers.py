@@ -9,6 +9,7 @@ import msgspec
 
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.names import last_name
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import (
     Function,
     class_around,
@@ -115,8 +116,8 @@ class _Thread(msgspec.Struct, frozen=True):
 
 def _threads(tree: ast.Module) -> Iterator[_Thread]:
     """`Thread(target=refresh, name="stats")`, and calls of the classes that are threads."""
-    classes = {item.name for item in ast.walk(tree) if isinstance(item, ast.ClassDef) and "Thread" in _bases(item)}
-    for item in ast.walk(tree):
+    classes = {item.name for item in nodes_of(tree) if isinstance(item, ast.ClassDef) and "Thread" in _bases(item)}
+    for item in nodes_of(tree):
         name = called_name(item) if isinstance(item, ast.Call) else None
         if name is None or not isinstance(item, ast.Call):
             continue
@@ -131,7 +132,7 @@ def _threads(tree: ast.Module) -> Iterator[_Thread]:
             run = next((part for part in owner.body if isinstance(part, ast.FunctionDef) and part.name == "run"), None)
             if run is not None:
                 calls = (
-                    part for part in ast.walk(owner) if isinstance(part, ast.Call) and called_name(part) == "__init__"
+                    part for part in nodes_of(owner) if isinstance(part, ast.Call) and called_name(part) == "__init__"
                 )
                 name = next((text for part in calls if (text := _named(part))), f"thread {owner.name}")
                 yield _Thread(name, item.lineno, run)
@@ -164,7 +165,7 @@ def acquired(lock: Lock) -> tuple[tuple[int, str], ...]:
     """Lines that call acquire() of the lock, and their functions; not the one that waits."""
     return tuple(
         (item.lineno, qualified_name(lock.tree, scope_of(lock.tree, item.lineno), _MODULE))
-        for item in ast.walk(lock.tree)
+        for item in nodes_of(lock.tree)
         if isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute) and item.func.attr == "acquire"
         if item.lineno != lock.at.line and lock.is_it(item.func.value, item.lineno)
     )

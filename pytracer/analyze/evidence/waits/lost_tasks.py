@@ -15,6 +15,7 @@ from pytracer.analyze.evidence.ends.exit_condition import exit_condition
 from pytracer.analyze.evidence.ends.sent_signals import deadly_signal
 from pytracer.analyze.evidence.syntax.calls import keyword_value
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait
 from pytracer.analyze.evidence.waits.waits import end_of, main_stack, program_stack, wait_of
 from pytracer.analyze.kin import children_of
@@ -213,7 +214,7 @@ def _of_task(stack: Sequence[PythonFrame]) -> Iterator[PythonFrame]:
 def _is_initializer(view: ProcessView, wait: ProcessWait, inside: Sequence[PythonFrame]) -> bool:
     """Whether the function that the worker's loop had called is what the program gives as `initializer=`."""
     tree = syntax_tree(view.process.snapshot, wait.at)
-    calls = [item for item in ast.walk(tree) if isinstance(item, ast.Call)] if tree is not None else []
+    calls = [item for item in nodes_of(tree) if isinstance(item, ast.Call)] if tree is not None else []
     given = [value for item in calls if (value := keyword_value(item, "initializer")) is not None]
     names = {(variable(item) or "").rpartition(".")[2] for item in given}
     return bool(inside) and (inside[-1].function or "").rpartition(".")[2] in names

@@ -18,6 +18,7 @@ from pytracer._text import shortened
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import (
     Scope,
     class_around,
@@ -230,7 +231,7 @@ def _asked(files: Mapping[str, ast.Module], frame: PythonFrame, called: str) -> 
     tree = files.get(frame.file or "")
     if tree is None or frame.line is None:
         return ()
-    names = {called_name(item) for item in ast.walk(scope_of(tree, frame.line)) if isinstance(item, ast.Call)}
+    names = {called_name(item) for item in nodes_of(scope_of(tree, frame.line)) if isinstance(item, ast.Call)}
     if called == _OF_MAP or called.endswith(f".{_OF_MAP}"):
         return ("executor",)
     if not called.endswith(_RESULTS):
@@ -242,10 +243,10 @@ def _asked(files: Mapping[str, ast.Module], frame: PythonFrame, called: str) -> 
 
 def thread_starts(files: Mapping[str, ast.Module]) -> Iterator[ThreadStart]:
     """All that the program makes of threads."""
-    every = [item for tree in files.values() for item in ast.walk(tree) if isinstance(item, ast.ClassDef)]
+    every = [item for tree in files.values() for item in nodes_of(tree) if isinstance(item, ast.ClassDef)]
     classes = {item.name: item for item in every if _is_thread_class(item)}
     for file, tree in files.items():
-        for item in ast.walk(tree):
+        for item in nodes_of(tree):
             name = called_name(item) if isinstance(item, ast.Call) else None
             if not isinstance(item, ast.Call) or name is None:
                 continue
@@ -279,7 +280,7 @@ def _loop_of(tree: ast.Module, target: ast.expr | None) -> str | None:
 
 def _loop_in(function: ast.AST) -> str | None:
     """Of a function or a class that runs it."""
-    for item in ast.walk(function):
+    for item in nodes_of(function):
         if isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute) and item.func.attr in _LOOPS:
             return ast.unparse(item.func.value)
     return None
@@ -287,7 +288,7 @@ def _loop_in(function: ast.AST) -> str | None:
 
 def target_of(tree: ast.Module, call: ast.Call) -> str | None:
     """`self.executor`, to which the call's object is given; also as `with ... as pool`."""
-    for item in ast.walk(tree):
+    for item in nodes_of(tree):
         if isinstance(item, ast.Assign) and item.value is call and len(item.targets) == 1:
             return variable(item.targets[0])
     return None
@@ -299,7 +300,7 @@ def _test_around(start: ThreadStart) -> ast.If | None:
         item
         for item in own_nodes(start.scope)
         if isinstance(item, ast.If) and spans_body(item.body, start.call.lineno) and start.holder is not None
-        if any(variable(part) == start.holder for part in ast.walk(item.test))
+        if any(variable(part) == start.holder for part in nodes_of(item.test))
     ]
     return tests[-1] if tests else None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import msgspec
 
@@ -11,8 +11,9 @@ from pytracer._library_files import is_library_file
 from pytracer._text import capital
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.imports import imported_as
-from pytracer.analyze.evidence.syntax.scopes import function_named, own_nodes, scope_of
+from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of
 from pytracer.analyze.evidence.waits.forked_team import computed_before
+from pytracer.analyze.evidence.waits.ran_before import ran_before
 from pytracer.analyze.evidence.waits.waits import main_stack
 from pytracer.analyze.naming import line_in, place_words
 from pytracer.analyze.parts import python_frame
@@ -21,7 +22,6 @@ from pytracer.analyze.view import ProcessView
 from pytracer.report.job import PythonFrame
 
 _ASKS = "os.fork"
-_PERHAPS = (ast.BoolOp, ast.IfExp, ast.Lambda, ast.comprehension)  # what is inside may never run
 
 
 class PlainFork(msgspec.Struct, frozen=True):
@@ -67,7 +67,7 @@ def plain_fork(view: ProcessView, parent: ProcessView | None = None) -> PlainFor
             used = python_frame(site.place) if site is not None and site.place is not None else None
             here = next((item.file for item in stack if not is_library_file(item.file)), None)
             at = msgspec.structs.replace(frame, line=forks[0].lineno)
-            return PlainFork(at, used or _ran_before(view, [*stack[:place], at, *stack[place + 1 :]], place), here)
+            return PlainFork(at, used or ran_before(view, [*stack[:place], at, *stack[place + 1 :]], place), here)
     return None
 
 
@@ -75,29 +75,3 @@ def _calls(tree: ast.Module, line: int) -> Iterator[ast.Call]:
     """Those of the function around a line, above it."""
     nodes = own_nodes(scope_of(tree, line))
     return (item for item in nodes if isinstance(item, ast.Call) and item.lineno < line)
-
-
-def _ran_before(view: ProcessView, stack: Sequence[PythonFrame], fork: int) -> PythonFrame | None:
-    """A line that led to the fork past a call of a function that the child waits in: its parent ran it as well.
-
-    Only of a statement that stands below no condition.
-    """
-    inner = {(frame.function or "").rpartition(".")[2] for frame in stack[:fork] if not is_library_file(frame.file)}
-    for frame in stack[fork:]:
-        tree = syntax_tree(view.process.snapshot, frame) if not is_library_file(frame.file) else None
-        if tree is None or frame.line is None:
-            continue
-        scope = scope_of(tree, frame.line)
-        body = [] if isinstance(scope, ast.Lambda) else scope.body
-        lines = [
-            item.lineno
-            for statement in body
-            if isinstance(statement, (ast.Assign, ast.Expr)) and statement.lineno < frame.line
-            if not any(isinstance(item, _PERHAPS) for item in ast.walk(statement))
-            for item in ast.walk(statement)
-            if isinstance(item, ast.Call) and (name := called_name(item) or "") in inner
-            if function_named(tree, name) is not None
-        ]
-        if lines:
-            return msgspec.structs.replace(frame, line=lines[-1])
-    return None

@@ -19,6 +19,7 @@ from pytracer.analyze.evidence.slicing.own_values import MODULES, OwnValues, is_
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Made, Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.ranks import is_rank
 from pytracer.analyze.naming import line_in
 from pytracer.decode.types.snapshot import Snapshot
@@ -93,7 +94,7 @@ def own_path(snapshot: Snapshot, frames: Sequence[PythonFrame], test: ast.expr) 
 
 def _is_of_all(slice_: Slice, test: ast.expr, spot: Spot) -> bool:
     """Whether the condition goes by the number of ranks, itself or by a variable."""
-    parts = [item for item in ast.walk(test) if isinstance(item, (ast.Name, ast.Attribute))]
+    parts = [item for item in nodes_of(test) if isinstance(item, (ast.Name, ast.Attribute))]
     made = (slice_.made(item, spot, calls=False) for item in parts)
     nodes = (node for item in made for node in (*(node for node, _ in item.through), item.node))
     return any(_WORLD.search(ast.unparse(node)) for node in nodes)
@@ -101,7 +102,7 @@ def _is_of_all(slice_: Slice, test: ast.expr, spot: Spot) -> bool:
 
 def asked_paths(slice_: Slice, test: ast.AST, spot: Spot, depth: int = 0) -> Iterator[tuple[ast.expr, Spot, bool]]:
     """The path of `os.listdir(stage)` and `stage.exists()`, and whether it is a folder that is listed."""
-    for call in (item for item in ast.walk(test) if isinstance(item, ast.Call)):
+    for call in (item for item in nodes_of(test) if isinstance(item, ast.Call)):
         name, owner = called_name(call), call.func.value if isinstance(call.func, ast.Attribute) else None
         of_module = owner is None or ast.unparse(owner) in MODULES
         if name in _ASKS:

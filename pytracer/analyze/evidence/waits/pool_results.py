@@ -10,6 +10,7 @@ import msgspec
 from pytracer._text import count_words, shortened
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.constants import is_none
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import function_named, own_nodes
 from pytracer.analyze.evidence.waits.ended_threads import lacks_receiver
 from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait
@@ -88,7 +89,7 @@ def ended_receiver(job: JobView, view: ProcessView, wait: ProcessWait) -> EndedR
 
 def _limits(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """Each `maxtasksperchild=1` of the file."""
-    for item in ast.walk(tree):
+    for item in nodes_of(tree):
         if isinstance(item, ast.Call) and called_name(item) == "Pool":
             for word in item.keywords:
                 if word.arg == _LIMIT and not is_none(word.value):
@@ -97,7 +98,7 @@ def _limits(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 def tasks_given(tree: ast.Module) -> Iterator[str]:
     """The functions that the file gives to a pool, by name."""
-    for item in ast.walk(tree):
+    for item in nodes_of(tree):
         if isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute) and item.func.attr in GIVE:
             first: Sequence[ast.expr] = item.args[:1]
             yield from (part.id for part in first if isinstance(part, ast.Name))

@@ -9,6 +9,7 @@ import msgspec
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.leaving import Obstacle, obstacles
 from pytracer.analyze.evidence.syntax.loops import counting_loop
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import qualified_name, scope_of
 from pytracer.analyze.evidence.waits.ended_threads import no_other_could
 from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait
@@ -69,7 +70,7 @@ def _queues(tree: ast.Module, methods: tuple[str, ...], line: int | None = None)
     """The objects whose methods are called, at a line or anywhere."""
     return [
         item.func.value
-        for item in ast.walk(tree)
+        for item in nodes_of(tree)
         if isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute) and called_name(item) in methods
         if line is None or item.lineno <= line <= (item.end_lineno or item.lineno)
     ]

@@ -10,6 +10,7 @@ import msgspec
 from pytracer._text import shortened
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.leaving import Obstacle, obstacles
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, spans, spans_body
 
 _LONGEST = 50
@@ -34,7 +35,7 @@ class PutMark(msgspec.Struct, frozen=True):
 
 def taking(tree: ast.Module, line: int) -> Taking | None:
     """Of `q.get()` and `iter(q.get, None)`; None where a line does not wait without a limit, or takes from several."""
-    found = [item for item in ast.walk(scope_of(tree, line)) if isinstance(item, ast.Call) and spans(item, line)]
+    found = [item for item in nodes_of(scope_of(tree, line)) if isinstance(item, ast.Call) and spans(item, line)]
     gets = [item for item in found if called_name(item) == "get" and isinstance(item.func, ast.Attribute)]
     if len(gets) == 1:
         call = gets[0]
@@ -65,7 +66,7 @@ def puts_into(tree: ast.Module, names: frozenset[str]) -> list[ast.Call]:
     """The calls of a file that put something into a queue of these names, in their order."""
     found = [
         item
-        for item in ast.walk(tree)
+        for item in nodes_of(tree)
         if isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute) and called_name(item) in _PUT
         if _last(ast.unparse(item.func.value)) in names
     ]

@@ -13,6 +13,7 @@ from pytracer.analyze.evidence.syntax.bindings import set_by
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.known_uses import is_known_by
 from pytracer.analyze.evidence.syntax.names import last_name
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.passing import all_names_of_object
 from pytracer.analyze.evidence.syntax.scopes import parents_of, qualified_name
 from pytracer.analyze.naming import line_in
@@ -103,7 +104,7 @@ def _taker(file: str, tree: ast.Module, item: ast.Attribute, scope: ast.AST | No
 def _made(program: ast.Module, names: frozenset[str]) -> list[tuple[str, str | None]]:
     """What each line binds that makes such a queue, and the number of items that it holds; several are several."""
     found = []
-    for item in ast.walk(program):
+    for item in nodes_of(program):
         for target, value in set_by(item):
             if last_name(target) in names and isinstance(value, ast.Call) and called_name(value) in _QUEUES:
                 found.append((ast.unparse(target), _size(value)))

@@ -12,6 +12,7 @@ from pytracer._library_files import is_library_file
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.waits.waits import end_of
 from pytracer.analyze.naming import LineWords, line_in
 from pytracer.analyze.parts import python_frame
@@ -55,7 +56,7 @@ def is_complete(job: JobView, view: ProcessView) -> bool:
     Not where a call of it has no number that is known.
     """
     files = _files(view)
-    calls = [item for tree in files.values() for item in ast.walk(tree) if isinstance(item, ast.Call)]
+    calls = [item for tree in files.values() for item in nodes_of(tree) if isinstance(item, ast.Call)]
     told = [keyword_value(item, "world_size") for item in calls if called_name(item) == "init_rpc"]
     sizes = {_number(view, item) if item is not None else None for item in told}
     workers = sum(_is_worker(item) for item in job.views)
@@ -78,7 +79,7 @@ def _files(view: ProcessView) -> dict[str, ast.Module]:
 
 def _settings(files: Mapping[str, ast.Module]) -> Iterator[tuple[str, ast.expr, int]]:
     for file, tree in files.items():
-        for item in ast.walk(tree):
+        for item in nodes_of(tree):
             if isinstance(item, ast.Call) and called_name(item) == _OPTIONS:
                 value = keyword_value(item, POOL_SIZE)
                 if value is not None:

@@ -190,7 +190,7 @@ def _waits(view: ProcessView, frames: Sequence[SnapshotFrame]) -> Serving | None
 def _asks_others(view: ProcessView, at: PythonFrame) -> bool:
     """Whether its function makes calls of which it has Futures."""
     tree = syntax_tree(view.process.snapshot, at)
-    nodes = own_nodes(scope_of(tree, at.line)) if tree is not None and at.line is not None else iter(())
+    nodes = own_nodes(scope_of(tree, at.line)) if tree is not None and at.line is not None else ()
     return any(isinstance(item, ast.Call) and called_name(item) == "rpc_async" for item in nodes)
 
 

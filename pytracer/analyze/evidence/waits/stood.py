@@ -14,6 +14,7 @@ from pytracer.analyze.evidence.exceptions.unmade import UnmadeError
 from pytracer.analyze.evidence.exceptions.unmade_results import UnmadeResult
 from pytracer.analyze.evidence.limits.slow_patterns import SlowPattern, pattern_at
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.waits.ended_fillers import EndedFiller
 from pytracer.analyze.evidence.waits.ended_threads import EndedThread
 from pytracer.analyze.evidence.waits.executor_words import executor_words
@@ -184,7 +185,7 @@ def _not_put(view: ProcessView, wait: ProcessWait) -> str:
     """Of children that ended well; of tasks only where the file of the line has some, or is not known."""
     tree = syntax_tree(view.process.snapshot, wait.at)
     calls = (
-        {called_name(item) for item in ast.walk(tree) if isinstance(item, ast.Call)} if tree is not None else {*_TASKS}
+        {called_name(item) for item in nodes_of(tree) if isinstance(item, ast.Call)} if tree is not None else {*_TASKS}
     )
     return f"{_NOT_PUT}{_OF_POOL if calls & {*_TASKS} else ''}{_LOOKS}"
 

@@ -18,6 +18,7 @@ from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
 from pytracer.analyze.evidence.syntax.endless import reason_of
 from pytracer.analyze.evidence.syntax.iterations import counted_up
 from pytracer.analyze.evidence.syntax.loops import loops_around
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import scope_of
 from pytracer.analyze.evidence.syntax.unbounded import (
     EndlessLoop,
@@ -301,7 +302,7 @@ def _patterns(tree: ast.Module, call: ast.Call) -> list[tuple[str, int]]:
     given = call.args[0] if call.args else None
     found = [(given.value, call.lineno)] if isinstance(given, ast.Constant) and isinstance(given.value, str) else []
     owner = ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) else None
-    for item in ast.walk(tree):
+    for item in nodes_of(tree):
         if not isinstance(item, ast.Assign) or not isinstance(item.value, ast.Call):
             continue
         made = item.value

@@ -11,6 +11,7 @@ from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.imports import imported_as
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import Scope, is_parameter, own_nodes, scope_of, spans
 from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait
 from pytracer.analyze.tensors.source_lines import syntax_tree
@@ -120,7 +121,7 @@ def _of_multiprocessing(tree: ast.Module, call: ast.Call) -> bool:
         and isinstance(item.value, ast.Call)
         and called_name(item.value) == "get_context"
         and any(variable(part) == owner.id for part in item.targets)
-        for item in ast.walk(tree)
+        for item in nodes_of(tree)
     )
 
 
@@ -146,12 +147,12 @@ def _is_unasked(scope: Scope, call: ast.Call, line: int) -> bool:
 
 def _read(scope: Scope, name: str, line: int) -> bool:
     """Anything but `name.append(...)`, above the line or in a loop around it."""
-    filled = {id(item.value) for item in ast.walk(scope) if isinstance(item, ast.Attribute) and item.attr == "append"}
+    filled = {id(item.value) for item in nodes_of(scope) if isinstance(item, ast.Attribute) and item.attr == "append"}
     loops = (item for item in own_nodes(scope) if isinstance(item, (ast.For, ast.While)))
     last = max((item.end_lineno or 0 for item in loops if item.lineno <= line <= (item.end_lineno or 0)), default=line)
     return any(
         isinstance(item, ast.Name) and item.id == name and isinstance(item.ctx, ast.Load) and id(item) not in filled
-        for item in ast.walk(scope)
+        for item in nodes_of(scope)
         if getattr(item, "lineno", 0) <= last
     )
 

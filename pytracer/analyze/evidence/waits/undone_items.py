@@ -16,6 +16,7 @@ from pytracer._text import list_words, shortened, time_words
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.loops import loops_around
 from pytracer.analyze.evidence.syntax.names import last_name
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, qualified_name, scope_of, spans_body
 from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait
 from pytracer.analyze.evidence.waits.waited_object import waited_object
@@ -138,7 +139,7 @@ def _skipped(view: ProcessView, wait: ProcessWait) -> Iterator[Skipped]:
     own = program_stack(view)
     names = thing.names if thing is not None else frozenset()
     for file, tree in program_files(view.process.snapshot, own).items():
-        for call in ast.walk(tree):
+        for call in nodes_of(tree):
             name = call_owner(call, (DONE,))
             if name is None or (file == (wait.at.file if wait.at else None) and name not in names):
                 continue
@@ -175,7 +176,7 @@ def _caught(item: ast.Try, name: str, file: str, function: str, call: ast.Call) 
     """Handlers of an error before the call, which let the loop go on without it."""
     first = item.body[0].lineno < call.lineno
     for handler in item.handlers if first else ():
-        marked = any(call_owner(part, (DONE,)) == name for part in ast.walk(handler))
+        marked = any(call_owner(part, (DONE,)) == name for part in nodes_of(handler))
         if not marked and not isinstance(handler.body[-1], (ast.Raise, ast.Return, ast.Break)):
             head = f"except {ast.unparse(handler.type)}" if handler.type is not None else "except"
             text = shortened(ast.unparse(call), _LONGEST)
@@ -187,7 +188,7 @@ def _left(
 ) -> Iterator[Skipped]:
     """`continue` goes on with the next item; one that ends the loop may have its reason."""
     last = body[-1]
-    marked = any(call_owner(item, (DONE,)) == name for statement in body for item in ast.walk(statement))
+    marked = any(call_owner(item, (DONE,)) == name for statement in body for item in nodes_of(statement))
     if isinstance(last, ast.Continue) and not marked:
         yield Skipped(file, last.lineno, "continue", head, line, function, shortened(ast.unparse(call), _LONGEST))
 

@@ -21,6 +21,7 @@ from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.loops import counting_loop, loops_around
 from pytracer.analyze.evidence.syntax.names import last_name
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.passing import names_of_object
 from pytracer.analyze.evidence.syntax.scopes import qualified_name, scope_of
 from pytracer.analyze.evidence.waits.queue_marks import puts_into, taking
@@ -209,7 +210,7 @@ def _text(put: ast.Call) -> str:
 
 
 def _gets(function: ast.AST, names: frozenset[str]) -> Iterator[ast.Call]:
-    for item in ast.walk(function):
+    for item in nodes_of(function):
         if not isinstance(item, ast.Call) or not isinstance(item.func, ast.Attribute) or item.func.attr != "get":
             continue
         if (last_name(item.func.value) or "") in names:
@@ -264,7 +265,7 @@ def _calls(tree: ast.Module, line: int, names: frozenset[str]) -> tuple[int, ...
         return ()
     found = tuple(
         item.lineno
-        for item in ast.walk(tree)
+        for item in nodes_of(tree)
         if isinstance(item, ast.Call) and called_name(item) == scope.name
         if not (isinstance(item.func, ast.Attribute) and last_name(item.func.value) in names)
     )

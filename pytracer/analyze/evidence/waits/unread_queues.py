@@ -11,6 +11,7 @@ from pytracer._text import shortened
 from pytracer.analyze.evidence.syntax.bindings import set_by
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on, keyword_value
 from pytracer.analyze.evidence.syntax.names import last_name
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.passing import names_of_object
 from pytracer.analyze.evidence.syntax.scopes import function_named
 from pytracer.analyze.evidence.waits.pipes import forked_at, is_process_class
@@ -64,7 +65,7 @@ def unread_queue(view: ProcessView, wait: ProcessWait) -> UnreadQueue | None:
 
 def made_queues(tree: ast.Module) -> Iterator[str]:
     """Variables that hold such a queue; what is put into one of a manager is in that process at once."""
-    for target, value in (pair for item in ast.walk(tree) for pair in set_by(item)):
+    for target, value in (pair for item in nodes_of(tree) for pair in set_by(item)):
         name = last_name(target)
         if not isinstance(value, ast.Call) or name is None:
             continue
@@ -78,7 +79,7 @@ def _puts(tree: ast.Module) -> Iterator[str]:
     """The child's names of what it puts something into."""
     functions = [*entries(tree)]
     for function in functions:
-        for item in ast.walk(function):
+        for item in nodes_of(function):
             if not isinstance(item, ast.Call):
                 continue
             name = last_name(item.func.value) if isinstance(item.func, ast.Attribute) else None
@@ -91,8 +92,8 @@ def _puts(tree: ast.Module) -> Iterator[str]:
 
 def entries(tree: ast.Module) -> Iterator[ast.AST]:
     """What runs in a child: the `target` of a Process, and run() of a class that is derived from it."""
-    calls = {called_name(item) for item in ast.walk(tree) if isinstance(item, ast.Call)}
-    for item in ast.walk(tree):
+    calls = {called_name(item) for item in nodes_of(tree) if isinstance(item, ast.Call)}
+    for item in nodes_of(tree):
         if isinstance(item, ast.Call) and (called_name(item) or "").endswith("Process"):
             target = keyword_value(item, "target")
             function = function_named(tree, last_name(target) or "") if target is not None else None

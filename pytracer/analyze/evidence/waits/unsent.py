@@ -14,6 +14,7 @@ from pytracer._text import capital, list_words
 from pytracer.analyze.evidence.limits.words import LimitReason, limit_reason
 from pytracer.analyze.evidence.phrases import error_words
 from pytracer.analyze.evidence.syntax.names import last_name
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.waits.unsent_batch import batch_advice, loaded_words
 from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait
 from pytracer.analyze.evidence.waits.waited_object import waited_object
@@ -178,7 +179,7 @@ def _made(view: ProcessView, wait: ProcessWait, unsent: Unsent) -> str:
 
 
 def _lines_of_key(tree: ast.Module, key: str) -> Iterator[int]:
-    for item in ast.walk(tree):
+    for item in nodes_of(tree):
         if isinstance(item, ast.Dict):
             for name, value in zip(item.keys, item.values, strict=True):
                 if isinstance(name, ast.Constant) and name.value == key:
@@ -199,7 +200,7 @@ def _put(view: ProcessView, wait: ProcessWait) -> str:
 
 def _sets_temporary(view: ProcessView, wait: ProcessWait) -> int | None:
     tree = syntax_tree(view.process.snapshot, wait.at)
-    for item in ast.walk(tree) if tree is not None else ():
+    for item in nodes_of(tree) if tree is not None else ():
         if isinstance(item, ast.Assign):
             for target in item.targets:
                 part = target.slice if isinstance(target, ast.Subscript) else None

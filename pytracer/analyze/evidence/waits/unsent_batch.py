@@ -9,6 +9,7 @@ from pytracer._text import list_words, shortened
 from pytracer.analyze.evidence.failing.stored.pickled import defined_inside, makers, refused_kind
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.constants import is_none
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_around, class_named, function_named, scope_of, spans
 from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait
 from pytracer.analyze.naming import indices_words
@@ -76,7 +77,7 @@ def _dropped(tree: ast.Module, worker: ProcessView, owner: ast.ClassDef, name: s
         (method.name, item.lineno)
         for method in owner.body
         if isinstance(method, ast.FunctionDef) and not spans(method, made)
-        for item in ast.walk(method)
+        for item in nodes_of(method)
         if _drops(item, name) and isinstance(item, ast.stmt)
     ]
     if len(drops) != 1:
@@ -84,13 +85,13 @@ def _dropped(tree: ast.Module, worker: ProcessView, owner: ast.ClassDef, name: s
     method, line = drops[0]
     told = f"; only {method}() drops it (line {line})"
     getter = _getter(tree, worker)
-    inside = ast.walk(getter) if getter is not None else ()
+    inside = nodes_of(getter) if getter is not None else ()
     calls = [item for item in inside if isinstance(item, ast.Call) and called_name(item) == method]
     if getter is None or len(calls) != 1:
         return told
     tests = [
         item
-        for item in ast.walk(getter)
+        for item in nodes_of(getter)
         if isinstance(item, ast.If) and any(spans(part, calls[0].lineno) for part in item.body)
     ]
     if not tests:
@@ -127,7 +128,7 @@ def _returned(tree: ast.Module, worker: ProcessView, wait: ProcessWait) -> str:
 
 
 def _collates(tree: ast.Module) -> Iterator[str]:
-    for item in ast.walk(tree):
+    for item in nodes_of(tree):
         if isinstance(item, ast.Call) and called_name(item) == "DataLoader":
             yield from (
                 word.value.id for word in item.keywords if word.arg == "collate_fn" and isinstance(word.value, ast.Name)

@@ -19,6 +19,7 @@ from pytracer.analyze.evidence.slicing.files import MOST_FILES, program_files
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
 from pytracer.analyze.evidence.syntax.loops import last_of, loops_around
 from pytracer.analyze.evidence.syntax.names import last_name
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of
 from pytracer.analyze.evidence.waits.joined_children import Join, join_at, joined_child, may_join
 from pytracer.analyze.evidence.waits.pipes import is_bootstrap
@@ -237,7 +238,7 @@ def _asks(loop: ast.While) -> ast.While | ast.If | None:
         item
         for item in own_nodes(loop)
         if isinstance(item, ast.If) and isinstance(last_of(item.body), (ast.Break, ast.Return))
-        if any(isinstance(node, ast.Call) and called_name(node) == "is_set" for node in ast.walk(item.test))
+        if any(isinstance(node, ast.Call) and called_name(node) == "is_set" for node in nodes_of(item.test))
     ]
     return found[0] if len(found) == 1 else None
 

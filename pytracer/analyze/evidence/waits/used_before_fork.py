@@ -18,6 +18,7 @@ from pytracer._text import shortened
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
 from pytracer.analyze.evidence.syntax.loops import loops_around
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.passing import names_of_object
 from pytracer.analyze.evidence.syntax.scopes import Scope, class_around, own_nodes, scope_of, spans, spans_body
 from pytracer.analyze.tensors.source_lines import syntax_tree
@@ -67,7 +68,7 @@ class _Uses(msgspec.Struct, frozen=True):
 
     def _users(self) -> Iterator[tuple[ast.Module, ast.FunctionDef | ast.AsyncFunctionDef]]:
         for tree in self.files.values():
-            for item in ast.walk(tree):
+            for item in nodes_of(tree):
                 if isinstance(item, _FUNCTIONS) and id(item) in self.functions:
                     yield tree, item
 
@@ -90,8 +91,8 @@ class _Uses(msgspec.Struct, frozen=True):
     def _holds(self, value: ast.expr, owner: str) -> bool:
         """Whether a variable of that name is set to an object of a class anywhere in the program; `self` of its own."""
         if isinstance(value, ast.Name) and value.id == "self":
-            named = (item for tree in self.files.values() for item in ast.walk(tree) if isinstance(item, ast.ClassDef))
-            return any(part is value for item in named if item.name == owner for part in ast.walk(item))
+            named = (item for tree in self.files.values() for item in nodes_of(tree) if isinstance(item, ast.ClassDef))
+            return any(part is value for item in named if item.name == owner for part in nodes_of(item))
         wanted = _last(value)
         return wanted is not None and any(
             isinstance(item, ast.Assign)
@@ -99,7 +100,7 @@ class _Uses(msgspec.Struct, frozen=True):
             and called_name(item.value) == owner
             and any(_last(target) == wanted for target in item.targets)
             for tree in self.files.values()
-            for item in ast.walk(tree)
+            for item in nodes_of(tree)
         )
 
 
@@ -157,7 +158,7 @@ def _leading(uses: _Uses) -> _Uses:
         found = uses.kept | frozenset(
             id(item)
             for tree in uses.files.values()
-            for item in ast.walk(tree)
+            for item in nodes_of(tree)
             if isinstance(item, _FUNCTIONS) and any(uses.leads_there(node) for node in own_nodes(item))
         )
         if found == uses.functions:

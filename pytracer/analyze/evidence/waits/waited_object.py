@@ -14,6 +14,7 @@ from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.leaving import Obstacle, obstacles
 from pytracer.analyze.evidence.syntax.loops import loops_around
 from pytracer.analyze.evidence.syntax.names import last_name
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.passing import names_of_object
 from pytracer.analyze.evidence.syntax.scopes import Scope, parameters, qualified_name, scope_of
 from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait
@@ -217,14 +218,14 @@ def _objects(tree: ast.Module, methods: Sequence[str], line: int) -> Iterator[as
 
 def _entered(tree: ast.Module, line: int) -> Iterator[ast.expr]:
     """What a `with` of that line enters, by name."""
-    for item in ast.walk(tree):
+    for item in nodes_of(tree):
         if isinstance(item, ast.With):
             entered = (part.context_expr for part in item.items if part.context_expr.lineno == line)
             yield from (part for part in entered if isinstance(part, (ast.Name, ast.Attribute)))
 
 
 def _calls(tree: ast.Module, methods: Sequence[str]) -> Iterator[ast.Call]:
-    for item in ast.walk(tree):
+    for item in nodes_of(tree):
         if isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute) and item.func.attr in methods:
             yield item
 
@@ -255,7 +256,7 @@ def _told_apart(tree: ast.Module, scope: Scope) -> frozenset[str]:
     """
     if isinstance(scope, (ast.Module, ast.Lambda)):
         return frozenset()
-    calls = [item for item in ast.walk(tree) if isinstance(item, ast.Call)]
+    calls = [item for item in nodes_of(tree) if isinstance(item, ast.Call)]
     handed = any(_last_word(keyword_value(item, "target")) == scope.name and _is_process(item) for item in calls)
     handed |= any(
         called_name(item) == "spawn" and item.args and _last_word(item.args[0]) == scope.name for item in calls
@@ -291,7 +292,7 @@ def _are_several(tree: ast.Module, names: frozenset[str], noun: str) -> bool:
     """Whether the names are those of several objects: `jobs = Queue()` and `results = Queue()`, both passed as `q`."""
     made = {
         last_name(target)
-        for item in ast.walk(tree)
+        for item in nodes_of(tree)
         for target, value in set_by(item)
         if isinstance(value, ast.Call) and (called_name(value) or "").lower().endswith(noun.lower())
         if last_name(target) in names
@@ -302,7 +303,7 @@ def _are_several(tree: ast.Module, names: frozenset[str], noun: str) -> bool:
 def _made(tree: ast.Module, names: frozenset[str], noun: str) -> tuple[int, str] | None:
     """The only line that makes such an object and binds one of its names."""
     found = []
-    for item in ast.walk(tree):
+    for item in nodes_of(tree):
         value = item.value if isinstance(item, ast.Assign) else None
         bound = item.targets if isinstance(item, ast.Assign) else []
         named = any((last_name(target) or "") in names for target in bound)

@@ -13,6 +13,7 @@ from pytracer._text import shortened
 from pytracer.analyze.evidence.syntax.bindings import bound_value
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import names_of
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import scope_of
 from pytracer.analyze.evidence.waits.waits import was_forked
 from pytracer.analyze.naming import name_words, place_words, short_file
@@ -95,8 +96,8 @@ def _loader(found: WorkerCollective) -> tuple[int, ast.Call] | None:
     tree = syntax_tree(found.worker.process.snapshot, frame)
     if tree is None or frame is None or frame.line is None:
         return None
-    heads = [item.iter for item in ast.walk(tree) if isinstance(item, ast.For) and item.lineno == frame.line]
-    candidates: Sequence[ast.AST] = [part for head in heads for part in ast.walk(head)]
+    heads = [item.iter for item in nodes_of(tree) if isinstance(item, ast.For) and item.lineno == frame.line]
+    candidates: Sequence[ast.AST] = [part for head in heads for part in nodes_of(head)]
     for head in heads:
         for name in names_of(head):
             bound = bound_value(scope_of(tree, frame.line), name, frame.line)

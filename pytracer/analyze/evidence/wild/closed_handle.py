@@ -14,6 +14,7 @@ from pytracer.analyze.evidence.lifetime.variables import line_words, program_fra
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.lines import names_of_line
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_around, scope_of
 from pytracer.analyze.evidence.wild.explanation import Explanation
 from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
@@ -71,7 +72,7 @@ def closed_handle(view: ProcessView) -> ClosedHandle | None:
     for method in owner.body:
         if not isinstance(method, ast.FunctionDef):
             continue
-        for node in ast.walk(method):
+        for node in nodes_of(method):
             if isinstance(node, ast.Call) and node.lineno != frame.line and _frees(node, held[0]):
                 at = PythonFrame(function=None, file=frame.file, line=node.lineno)
                 text = line_text(view.process.snapshot, at) or ""
@@ -87,7 +88,7 @@ def _calls(tree: ast.Module, method: str) -> tuple[int, ...]:
     """`index.close()`; nothing calls `__del__` in so many words."""
     found = {
         node.lineno
-        for node in ast.walk(tree)
+        for node in nodes_of(tree)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == method
         if not node.args and not node.keywords
     }

@@ -21,6 +21,7 @@ from pytracer.analyze.evidence.slicing.spots import Made
 from pytracer.analyze.evidence.syntax.calls import calls_on, passed_values
 from pytracer.analyze.evidence.syntax.lines import names_of_line
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.wild.address import address_words
 from pytracer.analyze.evidence.wild.explanation import Explanation
 from pytracer.analyze.evidence.wild.truncated_address import HALF, NEAR_BYTES, is_half
@@ -112,7 +113,7 @@ def _made(view: ProcessView, tree: ast.Module, line: int, name: str) -> Made | N
     frames = program_frames(view)
     search, files = Slice(view.process.snapshot, frames), program_files(view.process.snapshot, frames)
     spot = search.spot(0)
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if variable(node) == name and getattr(node, "lineno", 0) == line and isinstance(node, ast.expr) and spot:
             found = makers(files, search, node, spot)
             return found[0] if len(found) == 1 else None

@@ -27,6 +27,7 @@ from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_around, scope_of
 from pytracer.analyze.evidence.wild.explanation import Explanation
 from pytracer.analyze.naming import LineWords
@@ -193,7 +194,7 @@ def _enclosing(tree: ast.Module, line: int) -> Iterator[ast.AST]:
 
 def _makers(view: ProcessView, file: str, tree: ast.Module) -> Iterator[_Mapped]:
     slice_ = Slice(view.process.snapshot, program_frames(view))
-    for call in (item for item in ast.walk(tree) if isinstance(item, ast.Call)):
+    for call in (item for item in nodes_of(tree) if isinstance(item, ast.Call)):
         if called_name(call) != "memmap" and not (
             called_name(call) == "ndarray" and keyword_value(call, "buffer") is not None
         ):
@@ -217,7 +218,7 @@ def _mode(call: ast.Call) -> object:
 
 def _field(node: ast.AST) -> ast.AST | None:
     """`('caption', 'O')` of a structured type, else `object`; None of a type without objects."""
-    for item in ast.walk(node):
+    for item in nodes_of(node):
         if isinstance(item, ast.Tuple) and len(item.elts) > 1 and _is_object(item.elts[1]):
             return item
     parts = node.args[:1] if isinstance(node, ast.Call) and called_name(node) == "dtype" else [node]

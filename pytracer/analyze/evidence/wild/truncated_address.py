@@ -14,6 +14,7 @@ from pytracer.analyze.evidence.own_code.own_signature import argtypes, signature
 from pytracer.analyze.evidence.own_code.passed_memory import called_by_ctypes
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.wild.explanation import Explanation
 from pytracer.analyze.platform.instruction import signed
 from pytracer.analyze.tensors.source_lines import syntax_tree
@@ -112,7 +113,7 @@ def _of_call(view: ProcessView) -> str | None:
         return None
     bare = [ast.unparse(item) for item in calls[0].args if _is_bare(item)]
     files = program_files(view.process.snapshot, [frame]).values()
-    if not bare or any(_sets_argtypes(node, name) for item in files for node in ast.walk(item)):
+    if not bare or any(_sets_argtypes(node, name) for item in files for node in nodes_of(item)):
         return None
     taken = signature(view, name)
     types = argtypes(taken) if taken is not None and len(taken) == len(calls[0].args) else None

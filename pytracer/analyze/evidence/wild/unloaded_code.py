@@ -13,6 +13,7 @@ from pytracer.analyze.evidence.native.jumps import Jump
 from pytracer.analyze.evidence.native.native_stack import functions
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_around, scope_of
 from pytracer.analyze.evidence.wild.explanation import Explanation
 from pytracer.analyze.naming import short_file
@@ -90,7 +91,7 @@ def unloaded_code(view: ProcessView, jump: Jump) -> UnloadedCode | None:
     found = [
         (file, tree, node)
         for file, tree in program_files(view.process.snapshot, frames).items()
-        for node in ast.walk(tree)
+        for node in nodes_of(tree)
         if isinstance(node, ast.Call) and called_name(node) in _UNLOADS
     ]
     if len(found) != 1:
@@ -101,7 +102,7 @@ def unloaded_code(view: ProcessView, jump: Jump) -> UnloadedCode | None:
     text = line_text(view.process.snapshot, PythonFrame(function=None, file=file, line=node.lineno)) or ""
     here = bool(frames) and frames[0].file == file
     deletes = any(part in name for name in functions(view)[:_INNER] for part in _DELETERS)
-    loaded = {part for item in ast.walk(tree) if isinstance(item, ast.Call) for part in _libraries(item)}
+    loaded = {part for item in nodes_of(tree) if isinstance(item, ast.Call) for part in _libraries(item)}
     return UnloadedCode(
         target,
         f"line {node.lineno}" if here else f"{short_file(file)}:{node.lineno}",
@@ -115,6 +116,6 @@ def unloaded_code(view: ProcessView, jump: Jump) -> UnloadedCode | None:
 
 def _libraries(call: ast.Call) -> Iterator[str]:
     """`kernel.so` of `ctypes.CDLL(str(folder / "kernel.so"))`."""
-    for item in ast.walk(call) if called_name(call) in _LOADS else ():
+    for item in nodes_of(call) if called_name(call) in _LOADS else ():
         if isinstance(item, ast.Constant) and isinstance(item.value, str) and ".so" in item.value:
             yield item.value.rsplit("/", 1)[-1]

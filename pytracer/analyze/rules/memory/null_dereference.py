@@ -90,6 +90,7 @@ from pytracer.analyze.evidence.phrases import (
 from pytracer.analyze.evidence.preconditions.empty_arguments import empty_arguments
 from pytracer.analyze.evidence.preconditions.missing import missing_arguments
 from pytracer.analyze.evidence.preconditions.violated import is_unfit
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.wild.explain import is_freed_code
 from pytracer.analyze.naming import introduction
 from pytracer.analyze.platform.instruction import signed
@@ -304,7 +305,7 @@ def _empty_arguments(view: ProcessView) -> tuple[Holder, ...]:
 
 def _passes_none(tree: ast.Module, line: int) -> bool:
     """Whether the line has another null pointer to pass."""
-    nodes = (node for node in ast.walk(tree) if isinstance(node, ast.Constant) and node.lineno == line)
+    nodes = (node for node in nodes_of(tree) if isinstance(node, ast.Constant) and node.lineno == line)
     return any(node.value is None for node in nodes)
 
 

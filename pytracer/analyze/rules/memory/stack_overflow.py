@@ -51,6 +51,7 @@ from pytracer.analyze.evidence.own_code.own_libraries import is_own_path
 from pytracer.analyze.evidence.phrases import fault_evidence, in_function, python_evidence
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.naming import introduction, place_words, short_file
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
 from pytracer.analyze.rules.fault import MemoryFaultRule
@@ -283,7 +284,7 @@ def _small_stack_advice(view: ProcessView) -> str | None:
     lines = {
         (file, node.lineno)
         for file, tree in program_files(view.process.snapshot, program_frames(view)).items()
-        for node in ast.walk(tree)
+        for node in nodes_of(tree)
         if isinstance(node, ast.Call) and called_name(node) == "stack_size" and node.args
     }
     if len(lines) != 1:

@@ -10,6 +10,7 @@ from pytracer.analyze.evidence.failing.expressions import names_in
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.loops import PLAIN_LOOPS, Loop, loops_around
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 
 # What has no graph: data, and tensors that are filled.
 _LEAF = re.compile(
@@ -94,4 +95,4 @@ def _reached(loop: Loop, names: list[str]) -> list[str]:
 
 
 def _in_order(loop: ast.stmt) -> list[ast.stmt]:
-    return sorted((item for item in ast.walk(loop) if isinstance(item, ast.stmt)), key=lambda item: item.lineno)
+    return sorted((item for item in nodes_of(loop) if isinstance(item, ast.stmt)), key=lambda item: item.lineno)

@@ -13,6 +13,7 @@ from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import passed_values
 from pytracer.analyze.evidence.syntax.loops import PLAIN_LOOPS, loops_around
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes
 
 _HOPS = 3
@@ -144,7 +145,7 @@ def _hands_on(at: FailingLine, call: ast.Call, spot: Spot, optimizer: str) -> bo
 def _of_other_branch(spot: Spot, call: ast.Call) -> bool:
     """Below an `if` or in a handler that the frame's line is not in."""
     kinds = (ast.If, ast.Try, ast.ExceptHandler, ast.IfExp)
-    around = [item for item in ast.walk(spot.scope) if isinstance(item, kinds)]
+    around = [item for item in nodes_of(spot.scope) if isinstance(item, kinds)]
     return any(
         item.lineno <= call.lineno <= (item.end_lineno or 0) and not item.lineno <= spot.line <= (item.end_lineno or 0)
         for item in around

@@ -15,6 +15,7 @@ from pytracer.analyze.evidence.failing.autograd.graph_lines import (
 from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes
 
 _NONE_TRAINED = re.compile(r"0 of ([1-9]\d*) require a gradient$")
@@ -37,7 +38,7 @@ def _switched_off(at: FailingLine) -> str | None:
         return None
     calls = [
         (scope, item)
-        for scope in (at.tree, *(part for part in ast.walk(at.tree) if isinstance(part, ast.FunctionDef)))
+        for scope in (at.tree, *(part for part in nodes_of(at.tree) if isinstance(part, ast.FunctionDef)))
         for item in own_nodes(scope)
         if isinstance(item, ast.Expr) and _SWITCH.search(ast.unparse(item))
     ]
@@ -108,7 +109,7 @@ def _frozen(at: FailingLine, loss: str) -> str | None:
 def _freezes(at: FailingLine, name: str, line: int) -> bool:
     """Whether a line freezes all of that module: it, or the loop around the line, names it."""
     around = [
-        item for item in ast.walk(at.tree) if isinstance(item, ast.For) and item.lineno < line <= (item.end_lineno or 0)
+        item for item in nodes_of(at.tree) if isinstance(item, ast.For) and item.lineno < line <= (item.end_lineno or 0)
     ]
     own = [item for item in plain_statements(at.tree) if item.lineno == line]
     read = [*own, *(item.iter for item in around)]
@@ -153,7 +154,7 @@ def _reentrant(at: FailingLine, loss: str) -> str | None:
     calls = {
         at.in_file(file, item.lineno): item
         for file, tree in at.files.items()
-        for item in ast.walk(tree)
+        for item in nodes_of(tree)
         if isinstance(item, ast.Call) and called_name(item) in ("checkpoint", "checkpoint_sequential")
     }
     freezes = [item for item in plain_statements(at.tree) if FREEZES.search(head_of(item))]
@@ -180,7 +181,7 @@ def _cutting_lines(at: FailingLine, loss: str) -> str | None:
         for item in plain_statements(at.tree)
         if FREEZES.search(head_of(item)) or (CUTS.search(head_of(item)) and item.lineno in way)
     }
-    for item in ast.walk(at.tree):
+    for item in nodes_of(at.tree):
         for by in item.decorator_list if isinstance(item, ast.FunctionDef) and item.lineno in way else ():
             if CUTS.search(ast.unparse(by)):
                 found[by.lineno] = f"{at.here(by.lineno)} (`@{source(by)}` of {item.name}())"  # type: ignore[attr-defined]

@@ -16,6 +16,7 @@ from pytracer.analyze.evidence.slicing.bindings import bindings_of, last_binding
 from pytracer.analyze.evidence.slicing.calls import method_of
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.constants import is_none
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, parameters
 
 _COUNT = re.compile(r"function (\w+)Backward returned an incorrect number of gradients \(expected (\d+), got (\d+)\)")
@@ -159,7 +160,7 @@ def _saved(at: FailingLine, place: int, kind: str) -> tuple[str, str] | None:
     found = _function(at, name.id) if isinstance(name, ast.Name) and applied else None
     if found is None:
         return None
-    saves = [item for item in ast.walk(found.owner) if isinstance(item, ast.Call)
+    saves = [item for item in nodes_of(found.owner) if isinstance(item, ast.Call)
              and called_name(item) == "save_for_backward" and place < len(item.args)]  # fmt: skip
     if len(saves) != 1 or any(isinstance(item, ast.Starred) for item in saves[0].args):
         return None
@@ -184,7 +185,7 @@ def _not_kept(at: FailingLine, name: str, attribute: str) -> str | None:
     context = parameters(setup)[0] if setup is found.forward and parameters(setup) else "ctx"
     sets = [
         item
-        for item in ast.walk(found.owner)
+        for item in nodes_of(found.owner)
         if isinstance(item, ast.Attribute) and isinstance(item.ctx, ast.Store) and item.attr == attribute
     ]
     if sets:
@@ -204,7 +205,7 @@ def _legacy(at: FailingLine) -> str | None:
     found = [
         (file, item, method)
         for file, tree in at.files.items()
-        for item in ast.walk(tree)
+        for item in nodes_of(tree)
         if isinstance(item, ast.ClassDef) and (method := method_of(item, ("forward",))) is not None
         if any(
             ast.unparse(base).endswith("autograd.Function") or ast.unparse(base) == "Function" for base in item.bases
@@ -225,7 +226,7 @@ def _function(at: FailingLine, name: str) -> _Function | None:
     found = [
         (file, item)
         for file, tree in at.files.items()
-        for item in ast.walk(tree)
+        for item in nodes_of(tree)
         if isinstance(item, ast.ClassDef) and item.name == name
     ]
     if len(found) != 1:

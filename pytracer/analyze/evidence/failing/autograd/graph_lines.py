@@ -9,6 +9,7 @@ from pytracer.analyze.evidence.failing.expressions import names_in
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes
 
 CUTS = re.compile(
@@ -20,8 +21,8 @@ _HOPS = 6
 
 def plain_statements(tree: ast.Module) -> list[ast.stmt]:
     """Those without a body of their own, and `with`."""
-    return [item for item in ast.walk(tree) if isinstance(item, ast.stmt) and not hasattr(item, "body")] + [
-        item for item in ast.walk(tree) if isinstance(item, (ast.With, ast.AsyncWith))
+    return [item for item in nodes_of(tree) if isinstance(item, ast.stmt) and not hasattr(item, "body")] + [
+        item for item in nodes_of(tree) if isinstance(item, (ast.With, ast.AsyncWith))
     ]
 
 
@@ -34,7 +35,7 @@ def is_below_cut(around: ast.AST, line: int) -> bool:
     """Whether a line of a loop or function is below a `with torch.no_grad()` in it."""
     return any(
         isinstance(item, ast.With) and item.lineno < line <= (item.end_lineno or 0) and CUTS.search(head_of(item))
-        for item in ast.walk(around)
+        for item in nodes_of(around)
     )
 
 
@@ -62,14 +63,14 @@ def lines_on_the_way(at: FailingLine, loss: str) -> set[int]:
 def lines_of_functions(at: FailingLine, read: list[ast.AST]) -> set[int]:
     """Of the program's functions that some code calls, and of every forward()."""
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
-    functions = [item for item in ast.walk(at.tree) if isinstance(item, kinds)]
+    functions = [item for item in nodes_of(at.tree) if isinstance(item, kinds)]
     waiting, seen = [*read, *(item for item in functions if item.name in ("forward", "__call__"))], set[int]()
     lines = set[int]()
     while waiting:
         item = waiting.pop()
         if isinstance(item, kinds):
             lines |= {*range(item.lineno, (item.end_lineno or item.lineno) + 1)}
-        called = {called_name(part) for part in ast.walk(item) if isinstance(part, ast.Call)}
+        called = {called_name(part) for part in nodes_of(item) if isinstance(part, ast.Call)}
         for function in functions:
             if function.name in called and id(function) not in seen:
                 seen.add(id(function))

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 
 _MESSAGE = "of BackwardHookFunction is a view and is being modified inplace"
 _HOOKS = ("register_full_backward_hook", "register_full_backward_pre_hook", "register_module_full_backward_hook")
@@ -53,7 +54,7 @@ def _change(at: FailingLine) -> str:
 
 def _inplace(node: ast.AST | None) -> ast.keyword | None:
     """`inplace=True` of a call in it."""
-    words = (item for item in (ast.walk(node) if node is not None else ()) if isinstance(item, ast.keyword))
+    words = (item for item in (nodes_of(node) if node is not None else ()) if isinstance(item, ast.keyword))
     return next(
         (item for item in words if item.arg == "inplace" and isinstance(item.value, ast.Constant) and item.value.value),
         None,
@@ -63,6 +64,6 @@ def _inplace(node: ast.AST | None) -> ast.keyword | None:
 def _calls(at: FailingLine) -> Iterator[tuple[str, ast.Call]]:
     """Those of the program's files, each with its place."""
     for file, tree in at.files.items():
-        for item in ast.walk(tree):
+        for item in nodes_of(tree):
             if isinstance(item, ast.Call) and not any(isinstance(part, ast.Call) for part in item.args):
                 yield at.in_file(file, item.lineno), item

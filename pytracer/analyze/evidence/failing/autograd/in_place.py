@@ -7,6 +7,7 @@ import re
 
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes
 
 _WEIGHT = re.compile(r"output 0 of (?:T|AsStrided|Transpose|Permute|Accumulate)(?:Backward0|Grad)?,")
@@ -24,13 +25,13 @@ def changed_in_place(at: FailingLine) -> str | None:
             if _OPTIMIZER.search(ast.unparse(item.func.value))
         ]
         before = [line for line in steps if line < at.line]
-        if before and not any(_changes_in_place(item) for item in ast.walk(at.tree)):
+        if before and not any(_changes_in_place(item) for item in nodes_of(at.tree)):
             return (
                 f"The optimizer's step() at line {before[-1]} changes weights that backward() at line {at.line} still "
                 "needs: call every backward() before the first step(), or compute this loss after that step."
             )
     found: dict[int, str] = {}
-    for item in ast.walk(at.tree):
+    for item in nodes_of(at.tree):
         if _changes_in_place(item) and isinstance(item, (ast.stmt, ast.expr)):
             found[item.lineno] = source(item)
     lines = [f"{at.here(number)} (`{found[number]}`)" for number in sorted(found)]

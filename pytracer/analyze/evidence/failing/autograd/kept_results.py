@@ -14,6 +14,7 @@ from pytracer.analyze.evidence.slicing.calls import MADE_ON_CALL
 from pytracer.analyze.evidence.syntax.bindings import is_empty_container
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, parameters
 
 _NO_COPY = "support the deepcopy protocol"
@@ -99,7 +100,7 @@ def _read_at(at: FailingLine, stored: Stored) -> int | None:
 def stores(at: FailingLine) -> Iterator[Stored]:
     """All that put into an attribute of `self` what may have a graph."""
     for file, tree in at.files.items():
-        for owner in (item for item in ast.walk(tree) if isinstance(item, ast.ClassDef)):
+        for owner in (item for item in nodes_of(tree) if isinstance(item, ast.ClassDef)):
             for method in _methods(owner):
                 for node, value in _stored_in(method):
                     yield Stored(file, owner, method, node, value)
@@ -236,14 +237,14 @@ def _is_computed(stored: Stored, *, given: bool) -> bool:
     for item in (*own_nodes(stored.method), stored.node):
         value = item.value if isinstance(item, (ast.Assign, ast.AnnAssign, ast.AugAssign)) else None
         value = stored.value if item is stored.node else value
-        parts = [*ast.walk(value)] if value is not None else []
+        parts = [*nodes_of(value)] if value is not None else []
         called = any(isinstance(part, ast.Call) and variable(part.func) in layers for part in parts)
         if called or any(isinstance(part, ast.Name) and part.id in made for part in parts):
             if item is stored.node:
                 return True
             targets = item.targets if isinstance(item, ast.Assign) else [getattr(item, "target", None)]
             made |= {
-                part.id for held in targets if held is not None for part in ast.walk(held) if isinstance(part, ast.Name)
+                part.id for held in targets if held is not None for part in nodes_of(held) if isinstance(part, ast.Name)
             }
     return False
 
@@ -262,7 +263,7 @@ def _is_reset(at: FailingLine, stored: Stored, name: str) -> bool:
     if stored.method.name in resets:
         return True
     for tree in at.files.values():
-        for item in ast.walk(tree):
+        for item in nodes_of(tree):
             if isinstance(item, ast.Call) and called_name(item) in resets:
                 return True
             other = isinstance(item, ast.Attribute) and variable(item) is None and isinstance(item.ctx, ast.Store)

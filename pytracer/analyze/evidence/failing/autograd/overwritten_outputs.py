@@ -15,6 +15,7 @@ from pytracer._library_files import is_library_file
 from pytracer._text import list_words, shortened
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import spans
 from pytracer.analyze.naming import place_words, short_file
 from pytracer.analyze.tensors.source_lines import syntax_tree
@@ -96,5 +97,5 @@ def _overwritten(at: FailingLine) -> _Overwritten | None:
         return None
     used = outside[0]
     tree = syntax_tree(at.snapshot, used)
-    calls = [item for item in ast.walk(tree) if isinstance(item, ast.Call)] if tree is not None else []
+    calls = [item for item in nodes_of(tree) if isinstance(item, ast.Call)] if tree is not None else []
     return _Overwritten(own[-1], outer, used, again, tuple(item for item in calls if called_name(item) == outer))

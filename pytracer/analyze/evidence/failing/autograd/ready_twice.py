@@ -13,6 +13,7 @@ from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.loops import loops_around
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of
 from pytracer.decode.types.journal import Module
 
@@ -96,8 +97,8 @@ def _wrapped(at: FailingLine) -> _Wrapped | None:
 def _checkpoints(at: FailingLine) -> Iterator[tuple[str, ast.Call, ast.Module]]:
     """The program's calls of torch's checkpoint() that are reentrant, which it is where nothing is said."""
     for file, tree in at.files.items():
-        own = {item.name for item in ast.walk(tree) if isinstance(item, (ast.FunctionDef, ast.ClassDef))}
-        for call in (item for item in ast.walk(tree) if isinstance(item, ast.Call)):
+        own = {item.name for item in nodes_of(tree) if isinstance(item, (ast.FunctionDef, ast.ClassDef))}
+        for call in (item for item in nodes_of(tree) if isinstance(item, ast.Call)):
             name, spread = called_name(call), any(item.arg is None for item in call.keywords)
             if name not in _CHECKPOINTS or name in own or spread or not call.args:
                 continue
@@ -122,7 +123,7 @@ def _run_again(reentrant: list[tuple[str, ast.Call, ast.Module]]) -> tuple[str, 
                 return source(call.args[0]), f"twice ({place} and {other})"
         loops = loops_around(tree, call.lineno)
         head = loops[-1] if loops else None
-        read = {variable(item) for item in ast.walk(call.args[0])} - {None}
+        read = {variable(item) for item in nodes_of(call.args[0])} - {None}
         if isinstance(head, ast.For) and not read & {variable(item) for item in _bound(head)} and not _steps(head):
             return source(call.args[0]), f"in each round of the loop of line {head.lineno} ({place})"
     return None
@@ -130,15 +131,15 @@ def _run_again(reentrant: list[tuple[str, ast.Call, ast.Module]]) -> tuple[str, 
 
 def _steps(loop: ast.For) -> bool:
     """Whether each round has a backward of its own."""
-    return any(isinstance(item, ast.Call) and called_name(item) == "backward" for item in ast.walk(loop))
+    return any(isinstance(item, ast.Call) and called_name(item) == "backward" for item in nodes_of(loop))
 
 
 def _either(scope: ast.AST, one: ast.Call, other: ast.Call) -> bool:
     """Whether they lie in two branches of one `if`."""
     for item in own_nodes(scope):
         if isinstance(item, ast.If) and item.orelse:
-            inside = [any(call in [*ast.walk(part)] for part in item.body) for call in (one, other)]
-            behind = [any(call in [*ast.walk(part)] for part in item.orelse) for call in (one, other)]
+            inside = [any(call in [*nodes_of(part)] for part in item.body) for call in (one, other)]
+            behind = [any(call in [*nodes_of(part)] for part in item.orelse) for call in (one, other)]
             if (inside[0] and behind[1]) or (inside[1] and behind[0]):
                 return True
     return False
@@ -146,10 +147,10 @@ def _either(scope: ast.AST, one: ast.Call, other: ast.Call) -> bool:
 
 def _bound(loop: ast.For) -> Iterator[ast.AST]:
     """All that a round sets."""
-    for item in ast.walk(loop):
+    for item in nodes_of(loop):
         targets = item.targets if isinstance(item, ast.Assign) else [item.target] if isinstance(item, ast.For) else []
         for target in targets:
-            yield from ast.walk(target)
+            yield from nodes_of(target)
 
 
 def _last_forward(at: FailingLine, wrapped: _Wrapped) -> _Found | None:
@@ -163,7 +164,7 @@ def _last_forward(at: FailingLine, wrapped: _Wrapped) -> _Found | None:
         if isinstance(item, ast.Call) and variable(item.func) in models and first < item.lineno < at.line
     ]
     others = [item for item in own_nodes(scope) if isinstance(item, ast.Call) and called_name(item) == "backward"]
-    quiet = {id(part) for item in own_nodes(scope) if _without_graph(item) for part in ast.walk(item)}
+    quiet = {id(part) for item in own_nodes(scope) if _without_graph(item) for part in nodes_of(item)}
     lines = sorted({item.lineno for item in calls if id(item) not in quiet})
     if len(lines) < 2 or len({variable(item.func) for item in calls}) > 1:
         return None
@@ -188,5 +189,5 @@ def _without_graph(item: ast.AST) -> bool:
 
 
 def _wraps(item: ast.Assign) -> bool:
-    calls = (part for part in ast.walk(item.value) if isinstance(part, ast.Call))
+    calls = (part for part in nodes_of(item.value) if isinstance(part, ast.Call))
     return any(called_name(part) in ("DDP", "DistributedDataParallel") for part in calls)

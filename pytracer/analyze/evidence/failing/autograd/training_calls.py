@@ -10,6 +10,7 @@ from pytracer.analyze.evidence.failing.expressions import parts, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes
 
 _NUMBER = re.compile(r"'(float|int)' object has no attribute 'backward'")
@@ -50,7 +51,7 @@ def _number(at: FailingLine) -> str | None:
     way = lines_on_the_way(at, name)
     found = {
         item.lineno: source(item)
-        for item in ast.walk(at.tree)
+        for item in nodes_of(at.tree)
         if isinstance(item, (ast.Assign, ast.AugAssign, ast.Return)) and item.lineno in way
         if item.value is not None and _TAKES.search(ast.unparse(item.value))
     }
@@ -66,7 +67,7 @@ def _method(at: FailingLine) -> str | None:
     """`model.parameters` without its parentheses: the only attribute that is passed on as it is."""
     if at.node is None:
         return None
-    whole = [part for item in parts(at.node) for part in ast.walk(item)]
+    whole = [part for item in parts(at.node) for part in nodes_of(item)]
     called = {id(item.func) for item in whole if isinstance(item, ast.Call)}
     call = at.only(ast.Call)
     if not at.own:
@@ -148,7 +149,7 @@ def _closure(at: FailingLine) -> str | None:
 
 def _in_vmap(at: FailingLine) -> str | None:
     node = at.node
-    calls = [item for item in ast.walk(node) if isinstance(item, ast.Call)] if node is not None else []
+    calls = [item for item in nodes_of(node) if isinstance(item, ast.Call)] if node is not None else []
     takes = [item for item in calls if called_name(item) in ("item", "tolist", "numpy", "float", "int", "bool")]
     statement = at.statement
     if takes:

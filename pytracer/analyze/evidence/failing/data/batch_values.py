@@ -15,6 +15,7 @@ from pytracer.analyze.evidence.slicing.bindings import bindings_of
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on, passed_values
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, parameters, spans
 
 _OF_VALUES = re.compile(
@@ -105,21 +106,21 @@ def _givers(at: FailingLine, name: str, spot: Spot) -> Iterator[tuple[ast.AST, S
 def _gives(loop: ast.For | ast.AsyncFor, name: str) -> bool:
     """Whether it is a loop's variable; not the number of `for number, batch in enumerate(loader)`."""
     first = loop.target.elts[0] if isinstance(loop.target, ast.Tuple) and loop.target.elts else None
-    calls = (item for item in ast.walk(loop.iter) if isinstance(item, ast.Call))
+    calls = (item for item in nodes_of(loop.iter) if isinstance(item, ast.Call))
     counted = first is not None and _names(first, name) and any(called_name(item) == "enumerate" for item in calls)
     return _names(loop.target, name) and not counted
 
 
 def _names(target: ast.AST, name: str) -> bool:
-    return any(variable(item) == name for item in ast.walk(target))
+    return any(variable(item) == name for item in nodes_of(target))
 
 
 def _is_batch(at: FailingLine, value: ast.AST, spot: Spot, item: bool) -> bool:
     """Whether it is one of what a loader gives: in a loop's head, or by next()."""
     if item:
-        return any(_is_loader(at, part, spot) for part in ast.walk(value) if isinstance(part, ast.expr))
-    taken = [part for part in ast.walk(value) if isinstance(part, ast.Call) and called_name(part) == "next"]
-    return any(_is_loader(at, part, spot) for call in taken for held in call.args for part in ast.walk(held))
+        return any(_is_loader(at, part, spot) for part in nodes_of(value) if isinstance(part, ast.expr))
+    taken = [part for part in nodes_of(value) if isinstance(part, ast.Call) and called_name(part) == "next"]
+    return any(_is_loader(at, part, spot) for call in taken for held in call.args for part in nodes_of(held))
 
 
 def _is_loader(at: FailingLine, node: ast.AST, spot: Spot) -> bool:

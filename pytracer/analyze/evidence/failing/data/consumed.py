@@ -14,6 +14,7 @@ from pytracer.analyze.evidence.failing.usage.emptied import is_empty
 from pytracer.analyze.evidence.syntax.bindings import bound_value, lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import Function, Scope, function_named, own_nodes
 
 _TAKEN = re.compile(r"iterator of a DataLoader, (\d+) batches taken$")
@@ -75,7 +76,7 @@ def _made_of_nothing(at: FailingLine, name: str) -> str | None:
 
 def _raises(loop: ast.For | ast.AsyncFor, name: str) -> bool:
     """Whether a round of it adds to a variable."""
-    for item in ast.walk(loop):
+    for item in nodes_of(loop):
         if isinstance(item, ast.AugAssign) and variable(item.target) == name:
             return True
         if isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute) and variable(item.func.value) == name:
@@ -133,7 +134,7 @@ def _rewinds(item: ast.AST, name: str) -> bool:
 def _surely(at: FailingLine, name: str, line: int) -> bool:
     nodes = [*own_nodes(at.scope)]
     loops = [item.iter for item in nodes if isinstance(item, (ast.For, ast.AsyncFor, ast.comprehension))]
-    over = [part for item in loops if item.lineno == line for part in ast.walk(item)]
+    over = [part for item in loops if item.lineno == line for part in nodes_of(item)]
     if any(isinstance(part, ast.Name) and part.id == name for part in over):
         return True
     for item in nodes:

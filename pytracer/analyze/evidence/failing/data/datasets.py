@@ -11,6 +11,7 @@ from msgspec import structs
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_named, scope_of
 
 
@@ -39,7 +40,7 @@ def getter(at: FailingLine) -> Getter | None:
         if owner is not None:
             method = _method(owner)
             return Getter(owner, method, _inside(spot, method)) if method is not None else None
-    owners = [item for item in ast.walk(at.tree) if isinstance(item, ast.ClassDef) and _method(item) is not None]
+    owners = [item for item in nodes_of(at.tree) if isinstance(item, ast.ClassDef) and _method(item) is not None]
     owners = [item for item in owners if not _loads_another(at, item)]
     method = _method(owners[0]) if len(owners) == 1 else None
     return Getter(owners[0], method, _inside(spot, method)) if method is not None else None
@@ -51,12 +52,12 @@ def _loads_another(at: FailingLine, owner: ast.ClassDef) -> bool:
         return False
     for frame_depth in range(len(at.frames)):
         spot = at.slice.spot(frame_depth)
-        for item in ast.walk(spot.tree) if spot is not None else ():
+        for item in nodes_of(spot.tree) if spot is not None else ():
             if isinstance(item, ast.Call) and called_name(item) == "DataLoader" and spot is not None:
                 given = item.args[0] if item.args else keyword_value(item, "dataset")
                 here = structs.replace(spot, scope=scope_of(spot.tree, item.lineno), line=item.lineno, depth=None)
                 made = at.slice.made(given, here, calls=True).node if given is not None else None
-                if made is None or any(isinstance(part, ast.Name) and part.id == owner.name for part in ast.walk(made)):
+                if made is None or any(isinstance(part, ast.Name) and part.id == owner.name for part in nodes_of(made)):
                     return False
                 if not isinstance(made, (ast.List, ast.ListComp, ast.Tuple)) and not _is_torchs(made):
                     return False

@@ -17,6 +17,7 @@ from pytracer.analyze.evidence.slicing.calls import method_of
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes
 
 _LOADER = re.compile(r"DataLoader, batch_size=(\d+), drop_last=False(?:, (\d+) samples)?$")
@@ -95,7 +96,7 @@ def smaller_last_batch(at: FailingLine) -> str | None:
 
 def _numbers_of(at: FailingLine) -> list[ast.expr]:
     call = at.only(ast.Call)
-    return [item for item in ast.walk(call) if isinstance(item, ast.expr)] if call is not None else []
+    return [item for item in nodes_of(call) if isinstance(item, ast.expr)] if call is not None else []
 
 
 def _pair(message: str) -> tuple[int, int] | None:
@@ -180,7 +181,7 @@ def _made(at: FailingLine, loop: _Loop) -> _Call | None:
 def _given(at: FailingLine, loop: _Loop) -> tuple[str, int] | None:
     """A tensor that the loop was given, with its first size, where all of them have the same."""
     values = at.values_at(loop.depth)
-    names = [item.id for item in ast.walk(loop.node.target) if isinstance(item, ast.Name)]
+    names = [item.id for item in nodes_of(loop.node.target) if isinstance(item, ast.Name)]
     found: list[tuple[str, Shape]] = []
     for name in names:
         if any(value is not None and not _keeps_size(value, name) for value in _set_inside(loop, name)):
@@ -249,7 +250,7 @@ def _looped(at: FailingLine) -> Iterator[_Loop]:
             if not isinstance(item, _WORDS_OF_LOOP) or spot is None:
                 continue
             if item.lineno <= spot.line <= (item.end_lineno or 0):
-                for part in ast.walk(item.iter):
+                for part in nodes_of(item.iter):
                     text = ast.unparse(part) if isinstance(part, (ast.Name, ast.Attribute)) else ""
                     if text in values:
                         yield _Loop(text, values[text], spot, depth, item)

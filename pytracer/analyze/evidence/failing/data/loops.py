@@ -11,6 +11,7 @@ from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.bindings import bound_value, is_empty_container, lines_that_fill
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes
 
 _CHANGED = re.compile(
@@ -38,7 +39,7 @@ def changed_in_loop(at: FailingLine) -> str | None:
     changes = [
         (item.lineno, source(item), "")
         for part in loop.body
-        for item in ast.walk(part)
+        for item in nodes_of(part)
         if isinstance(item, (ast.Call, ast.Delete, ast.Assign)) and _changes(item, table)
         if not _sets_own_key(item, loop) and not _leaves_after(item, loop)
     ]
@@ -59,7 +60,7 @@ def _by_thread(at: FailingLine) -> str | None:
     """Where the line runs on a thread: another one changed what it went through."""
     own = any((frame.file or "").endswith(("concurrent/futures/thread.py", "/threading.py")) for frame in at.stack)
     started = any(_THREADS.search(ast.unparse(tree)) for tree in at.files.values())
-    inside = [*ast.walk(at.statement or ast.Pass())]
+    inside = [*nodes_of(at.statement or ast.Pass())]
     over = [item.iter for item in inside if isinstance(item, (ast.comprehension, ast.For))]
     if not (own or started) or len(over) != 1:
         return None
@@ -83,10 +84,10 @@ def _changes(item: ast.AST, table: str) -> bool:
 
 def _leaves_after(item: ast.AST, loop: ast.AST) -> bool:
     """Whether the loop is left behind it, so that it goes through nothing more."""
-    blocks = [getattr(around, name, None) for around in ast.walk(loop) for name in ("body", "orelse")]
+    blocks = [getattr(around, name, None) for around in nodes_of(loop) for name in ("body", "orelse")]
     for block in (part for part in blocks if isinstance(part, list)):
         for n, part in enumerate(block):
-            if not hasattr(part, "body") and any(inner is item for inner in ast.walk(part)):
+            if not hasattr(part, "body") and any(inner is item for inner in nodes_of(part)):
                 return any(isinstance(after, (ast.Break, ast.Return, ast.Raise)) for after in block[n + 1 :])
     return False
 
@@ -94,7 +95,7 @@ def _leaves_after(item: ast.AST, loop: ast.AST) -> bool:
 def _sets_own_key(item: ast.AST, loop: ast.For | ast.AsyncFor) -> bool:
     """`table[key] = value` of the key that the loop is at, which makes no other."""
     targets = item.targets if isinstance(item, ast.Assign) else []
-    names = {part.id for part in ast.walk(loop.target) if isinstance(part, ast.Name)}
+    names = {part.id for part in nodes_of(loop.target) if isinstance(part, ast.Name)}
     own = [target for target in targets if isinstance(target, ast.Subscript) and variable(target.slice) in names]
     return bool(own)
 
@@ -107,9 +108,9 @@ def _in_called(at: FailingLine, loop: ast.For | ast.AsyncFor, table: str) -> lis
     }
     found = []
     for part in loop.body:
-        for item in ast.walk(part):
+        for item in nodes_of(part):
             name = called_name(item) if isinstance(item, ast.Call) and variable(item.func) is not None else None
-            for inner in ast.walk(methods[name]) if name in methods else ():
+            for inner in nodes_of(methods[name]) if name in methods else ():
                 if isinstance(inner, (ast.Call, ast.Delete, ast.Assign)) and _changes(inner, table):
                     found.append((inner.lineno, source(inner), f", called at line {getattr(item, 'lineno', 0)},"))
     return found if table.startswith("self.") else []
@@ -166,8 +167,8 @@ def _slice_of(item: ast.expr, spot: Spot, line: int) -> ast.Subscript | None:
     name = variable(item)
     bound = bound_value(spot.scope, name, line) if name is not None else None
     value = bound[1] if bound is not None else item
-    found = [part for part in ast.walk(value) if isinstance(part, ast.Subscript)] if value is not None else []
+    found = [part for part in nodes_of(value) if isinstance(part, ast.Subscript)] if value is not None else []
     held = [part for part in found if any(isinstance(inner, ast.Slice) and inner.upper is not None
                                           and not isinstance(inner.upper, ast.Constant)
-                                          for inner in ast.walk(part.slice))]  # fmt: skip
+                                          for inner in nodes_of(part.slice))]  # fmt: skip
     return held[0] if len(held) == 1 else None

@@ -10,6 +10,7 @@ from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.bindings import bound_value
 from pytracer.analyze.evidence.syntax.constants import is_none
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.reaching import reaching
 from pytracer.analyze.evidence.syntax.scopes import own_nodes
 
@@ -94,7 +95,7 @@ def _hiding(at: FailingLine, found: Getter) -> tuple[str, str] | None:
     if not lines or len(nothing) != 1:
         return None
     for item in own_nodes(found.method):
-        if isinstance(item, ast.ExceptHandler) and any(part is nothing[0] for part in ast.walk(item)):
+        if isinstance(item, ast.ExceptHandler) and any(part is nothing[0] for part in nodes_of(item)):
             kind = f"except {ast.unparse(item.type)}" if item.type is not None else "except"
             return f"{kind}:", at.place(found.spot, nothing[0].lineno)
     return None

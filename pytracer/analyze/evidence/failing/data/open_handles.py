@@ -18,6 +18,7 @@ from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Made, Spot
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value, passed_values
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_named, own_nodes
 
 _READS = frozenset({"read", "readinto", "readline", "readlines", "read1"})
@@ -55,7 +56,7 @@ def shared_handle(files: Mapping[str, ast.Module], back: Slice, owner: str) -> O
 
     `owner`: its class; of one that is not the program's, such as a Subset, all that have the method come into question.
     """
-    classes = [item for tree in files.values() for item in ast.walk(tree) if isinstance(item, ast.ClassDef)]
+    classes = [item for tree in files.values() for item in nodes_of(tree) if isinstance(item, ast.ClassDef)]
     named = [item for item in classes if item.name == owner]
     found: dict[tuple[str | None, int], OpenHandle] = {}
     for kind in named or classes:

@@ -15,6 +15,7 @@ from pytracer.analyze.evidence.slicing.spots import Made, Spot
 from pytracer.analyze.evidence.syntax.bindings import set_from_outside
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_around, class_named, own_nodes
 
 OpenedKind = Literal["file", "archive", "store", "perhaps a file"]
@@ -77,7 +78,7 @@ def lineage(files: Mapping[str, ast.Module], owner: ast.ClassDef) -> Iterator[tu
     waiting, seen = [owner], list[ast.ClassDef]()
     while waiting:
         kind = waiting.pop(0)
-        file = next((file for file, tree in files.items() if any(item is kind for item in ast.walk(tree))), None)
+        file = next((file for file, tree in files.items() if any(item is kind for item in nodes_of(tree))), None)
         if file is None or kind in seen:
             continue
         yield file, kind
@@ -98,8 +99,8 @@ def _by_helper(files: Mapping[str, ast.Module], name: str, spot: Spot) -> Made |
     if len(opening) != 1 or any(item[1].name != "__init__" for item in sets if item is not opening[0]):
         return None
     file, method, line, value = opening[0]
-    calls = [item for item in ast.walk(files[file]) if isinstance(item, ast.Call) and called_name(item) == method.name]
-    begins = [item for _, part in methods if part.name == "__init__" for item in ast.walk(part) if item in calls]
+    calls = [item for item in nodes_of(files[file]) if isinstance(item, ast.Call) and called_name(item) == method.name]
+    begins = [item for _, part in methods if part.name == "__init__" for item in nodes_of(part) if item in calls]
     if value is None or (method.name != "__init__" and not (len(calls) == 1 and begins)):
         return None
     return Made(value, Spot(file, files[file], method, line))

@@ -15,6 +15,7 @@ from pytracer.analyze.evidence.failing.usage.settings import whence
 from pytracer.analyze.evidence.slicing.spots import Made
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes
 
 _LENGTHS = re.compile(r"[Ll]ength of all samples has to be greater than 0")
@@ -147,7 +148,7 @@ def _conditions(at: FailingLine, found: Made, hops: int = _DEEP) -> list[tuple[i
     waiting = [(found.node, found.spot, hops)]
     while waiting:
         node, spot, left = waiting.pop()
-        for item in ast.walk(node):
+        for item in nodes_of(node):
             if isinstance(item, ast.comprehension) and item.ifs:
                 tests[item.ifs[0].lineno] = " and ".join(source(test) for test in item.ifs)
             if left == 0:

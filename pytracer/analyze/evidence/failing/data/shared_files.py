@@ -13,6 +13,7 @@ from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 
 _DAMAGED_TYPE = re.compile(
     r"BadZipFile|BadGzipFile|UnpicklingError|ReadError|HeaderError|LZMAError|DatabaseError|EOFError"
@@ -67,7 +68,7 @@ def _of_lmdb(at: FailingLine, name: str, opens: str, by: str) -> str:
 def _opened(at: FailingLine) -> tuple[str, Opened] | None:
     """The one attribute that the line reads and that `__init__()` has opened, or what that calls or is given."""
     spot = at.slice.spot(0)
-    read = {variable(item) for item in ast.walk(at.statement or ast.Pass()) if isinstance(item, ast.Attribute)}
+    read = {variable(item) for item in nodes_of(at.statement or ast.Pass()) if isinstance(item, ast.Attribute)}
     names = sorted(name for name in read if name is not None and name.startswith("self.") and at.shape(name) is None)
     opened = [(name, opened_file(at.files, at.slice, name, spot)) for name in names] if spot is not None else []
     found = [
@@ -83,7 +84,7 @@ def _several_workers(at: FailingLine) -> bool:
     for tree in at.files.values():
         if _SPAWNED.search(ast.unparse(tree)):
             return False
-        for item in ast.walk(tree):
+        for item in nodes_of(tree):
             if isinstance(item, ast.Call) and called_name(item) == "DataLoader":
                 told = keyword_value(item, "num_workers")
                 if isinstance(told, ast.Constant) and told.value == 1:

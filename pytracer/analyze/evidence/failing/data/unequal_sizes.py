@@ -8,6 +8,7 @@ import re
 from pytracer._text import list_words
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 
 _SIZES = re.compile(r"^\[(\d+(?:, \d+)*)\]$")
 _KEEPS = "keeps it as a list (`lambda batch: tuple(zip(*batch))`)"
@@ -43,7 +44,7 @@ def _cut_lines(at: FailingLine) -> str:
     found = [
         (file, item.lineno, source(item))
         for file, tree in at.files.items()
-        for item in ast.walk(tree)
+        for item in nodes_of(tree)
         if isinstance(item, ast.Call) and isinstance(item.func, ast.Name) and item.func.id == "int" and item.args
         if isinstance(item.args[0], ast.BinOp) and isinstance(item.args[0].op, (ast.Mult, ast.Div))
     ]

@@ -28,6 +28,7 @@ from pytracer.analyze.evidence.failing.not_finite.weights import (
 from pytracer.analyze.evidence.indices.written_value import constant
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.conversions import integer_operand
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 
 SMALLEST = (-(1 << 31), -(1 << 63))
 _NEAR = 1 << 31  # what a program adds to it, such as the first row of a part
@@ -108,7 +109,7 @@ def origin_of(at: FailingLine, node: ast.AST, spot: Spot, number: int) -> Origin
     """Of a value of an expression."""
     conversions, markers = [], []
     for part in parts_of(at, node, spot):
-        for item in ast.walk(part.node):
+        for item in nodes_of(part.node):
             if isinstance(item, ast.expr) and _is_written(item, part.spot.tree):
                 markers.append(Part(item, part.spot))
             operand = integer_operand(item) if isinstance(item, ast.Call) else None
@@ -154,7 +155,7 @@ def _inline(at: FailingLine, node: ast.AST, spot: Spot) -> tuple[str, Origin] | 
     if getattr(at.snapshot, "arch", "") == "aarch64":
         return None  # where NaN becomes 0
     found = []
-    for item in ast.walk(node):
+    for item in nodes_of(node):
         operand = integer_operand(item) if isinstance(item, ast.Call) else None
         if isinstance(item, ast.Call) and operand is not None:
             bad = [name for name in names_in(operand) if NOT_FINITE.search(at.values.get(name, ""))]

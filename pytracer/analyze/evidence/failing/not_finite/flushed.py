@@ -16,6 +16,7 @@ from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.not_finite.hazard import Hazard
 from pytracer.analyze.evidence.failing.recorded import shape_of
 from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 
 _RECORDED = ("subnormal numbers", "flushed to 0")
 _FLAG = re.compile(r"(?:^|\s)(-ffast-math|-Ofast|-funsafe-math-optimizations)(?=\s|$)")
@@ -40,7 +41,7 @@ def _made(at: FailingLine) -> tuple[str, str]:
     asked = [
         at.in_file(file, node.lineno)
         for file, tree in at.files.items()
-        for node in ast.walk(tree)
+        for node in nodes_of(tree)
         if isinstance(node, ast.Call) and called_name(node) == "set_flush_denormal" and _is_on(node)
     ]
     if asked:
@@ -63,7 +64,7 @@ def _made(at: FailingLine) -> tuple[str, str]:
 
 def _texts(tree: ast.Module) -> Iterator[ast.Constant]:
     """Those that the program uses; docstrings are none."""
-    nodes = [*ast.walk(tree)]
+    nodes = [*nodes_of(tree)]
     idle = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
     for node in nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in idle:

@@ -14,6 +14,7 @@ from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.imports import imported_as
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_around, is_parameter, statement_at
 
 _GUARD = re.compile(
@@ -35,11 +36,11 @@ _MASKS = frozenset({"key_padding_mask", "src_key_padding_mask", "attn_mask", "tg
 def hazards_in(part: Part) -> Iterator[Hazard]:
     """Those of one expression."""
     skipped: set[int] = set()
-    for node in ast.walk(part.node):
+    for node in nodes_of(part.node):
         if isinstance(node, ast.Compare) or (
             isinstance(node, ast.Call) and called_name(node) in ("nan_to_num", "isin")
         ):
-            skipped |= {id(item) for item in ast.walk(node) if item is not node}
+            skipped |= {id(item) for item in nodes_of(node) if item is not node}
         if id(node) in skipped or not isinstance(node, ast.expr):
             continue
         found = _written(node, part.spot) or _divided(node, part.spot)
@@ -53,7 +54,7 @@ def hazards_in(part: Part) -> Iterator[Hazard]:
             if isinstance(node, ast.BinOp) and found.only == "zero":
                 skipped.add(id(node.right))  # `a / var ** 0.5`: the root is told with it
             if found.weight == WRITTEN:
-                skipped |= {id(item) for item in ast.walk(node)}
+                skipped |= {id(item) for item in nodes_of(node)}
             yield found
 
 
@@ -80,14 +81,14 @@ def _written(node: ast.expr, spot: Spot) -> Hazard | None:
 
 
 def _call_around(statement: ast.stmt, node: ast.expr) -> str | None:
-    calls = [item for item in ast.walk(statement) if isinstance(item, ast.Call)]
+    calls = [item for item in nodes_of(statement) if isinstance(item, ast.Call)]
     return next((called_name(item) for item in calls if any(part is node for part in item.args)), None)
 
 
 def _leaves_some(statement: ast.stmt, spot: Spot) -> bool:
     """A mask by what is compared with the largest, or by the place: it never takes a whole row."""
     text = ast.unparse(statement)
-    for item in ast.walk(statement):
+    for item in nodes_of(statement):
         if isinstance(item, (ast.Name, ast.Attribute)) and isinstance(item.ctx, ast.Load):
             text += f" {_with_origin(item, spot)}"
     target = statement.targets[0] if isinstance(statement, ast.Assign) else None
@@ -248,7 +249,7 @@ def _of_root(node: ast.expr, operand: ast.expr, spot: Spot) -> Hazard:
 def _chosen(node: ast.Call, operand: ast.expr, spot: Spot) -> ast.expr | None:
     """The mask by which elements are selected."""
     for part in (operand, *node.args):
-        for item in ast.walk(part):
+        for item in nodes_of(part):
             if not isinstance(item, ast.Subscript) or isinstance(item.slice, (ast.Constant, ast.Slice, ast.Tuple)):
                 continue
             mask = item.slice
@@ -312,5 +313,5 @@ def _with_origin(node: ast.expr, spot: Spot) -> str:
         return ast.unparse(bound)
     views = isinstance(node, ast.Call) and called_name(node) in _VIEWS
     several = isinstance(node, (ast.BinOp, ast.Subscript)) or views
-    inner = [_bound(item, spot) for item in ast.walk(node)] if several else []
+    inner = [_bound(item, spot) for item in nodes_of(node)] if several else []
     return " ".join([ast.unparse(node), *(ast.unparse(item) for item in inner if item is not None)])

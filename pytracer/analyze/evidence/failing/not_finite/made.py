@@ -43,6 +43,7 @@ from pytracer.analyze.evidence.slicing.spots import END, Spot
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind, lines_that_fill
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.reaching import ENTRY, reaching
 from pytracer.analyze.evidence.syntax.scopes import function_named, is_parameter, own_nodes
 
@@ -250,7 +251,7 @@ def _has_layer(at: FailingLine, origin: _Origin) -> bool:
     return any(
         isinstance(item, ast.Call) and at.slice.is_layer(item.func, part.spot)
         for part in parts_of(at, origin.node, origin.spot, known)
-        for item in ast.walk(part.node)
+        for item in nodes_of(part.node)
     )
 
 
@@ -284,7 +285,7 @@ def _given(at: FailingLine, what: str, kind: str, origin: _Origin) -> tuple[str,
     of_layer = (
         isinstance(item, ast.Call) and at.slice.is_layer(item.func, part.spot)
         for part in parts_of(at, loop.iter, origin.spot)
-        for item in ast.walk(part.node)
+        for item in nodes_of(part.node)
     )
     if any(of_layer):
         return None
@@ -306,7 +307,7 @@ def samples(at: FailingLine) -> list[Part]:
     return [
         Part(item.value, Spot(file, tree, function, item.lineno + 1))
         for file, tree in at.files.items()
-        for function in ast.walk(tree)
+        for function in nodes_of(tree)
         if isinstance(function, ast.FunctionDef) and (function.name == "__getitem__" or "collate" in function.name)
         for item in own_nodes(function)
         if isinstance(item, ast.Return) and item.value is not None

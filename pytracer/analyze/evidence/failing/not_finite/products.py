@@ -11,6 +11,7 @@ from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
 from pytracer.analyze.evidence.syntax.loops import LOOPS
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, spans_body, statement_at
 
 _PRODUCTS = frozenset({"matmul", "mm", "bmm", "mv"})
@@ -62,9 +63,9 @@ def _is_short(loop: ast.For | ast.AsyncFor | ast.While) -> bool:
 
 def _settings(loop: ast.AST, name: str) -> Iterator[ast.AST]:
     """What sets or changes the variable in the loop, its elements included; `x /= x.norm()` scales it."""
-    for item in ast.walk(loop):
+    for item in nodes_of(loop):
         targets = item.targets if isinstance(item, ast.Assign) else [getattr(item, "target", None)]
-        flat = [part for target in targets if isinstance(target, ast.expr) for part in ast.walk(target)]
+        flat = [part for target in targets if isinstance(target, ast.expr) for part in nodes_of(target)]
         if isinstance(item, (ast.Assign, ast.AugAssign, ast.AnnAssign)) and any(variable(one) == name for one in flat):
             yield item
         called = item.func if isinstance(item, ast.Call) else None

@@ -16,6 +16,7 @@ from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.slicing.spots import END, Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_around, class_named, function_named, is_parameter, own_nodes
 
 _MOST = 240
@@ -49,7 +50,7 @@ def parts_of(
             waiting.append(whole)
             continue
         yield Part(node, spot)
-        for item in ast.walk(node):
+        for item in nodes_of(node):
             if isinstance(item, ast.Call):
                 waiting.extend(_returned(at, item, spot))
             name = variable(item)
@@ -143,7 +144,7 @@ def values_bound(scope: ast.AST, name: str) -> Iterator[tuple[ast.expr | ast.stm
         elif isinstance(node, ast.AugAssign) and variable(node.target) == name:
             yield node.value, None
         elif isinstance(node, (ast.For, ast.AsyncFor)):
-            if any(variable(item) == name for item in ast.walk(node.target)):
+            if any(variable(item) == name for item in nodes_of(node.target)):
                 yield node.iter, None
         elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
             func = node.value.func  # `x.masked_fill_(mask, v)`

@@ -20,6 +20,7 @@ from pytracer.analyze.evidence.slicing.spots import END, Spot
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.loops import LOOPS
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import is_parameter, own_nodes
 
 _BAD = re.compile(r"with (?:nan|inf)$")
@@ -78,7 +79,7 @@ def losses(at: FailingLine) -> list[Part]:
         return here
     found: list[Part] = []
     for file, tree in at.files.items():
-        for function in ast.walk(tree):
+        for function in nodes_of(tree):
             if isinstance(function, (ast.FunctionDef, ast.Module)):
                 found += _losses_of(Spot(file, tree, function, END))
     return found
@@ -178,7 +179,7 @@ def _contradicted(at: FailingLine, hazard: Hazard) -> bool:
 
 def _operands(at: FailingLine, hazard: Hazard) -> Iterator[tuple[str, str, Shape]]:
     """What it works on, as far as it is recorded; of a parameter what the caller passed."""
-    for node in ast.walk(hazard.operand) if hazard.operand is not None else ():
+    for node in nodes_of(hazard.operand) if hazard.operand is not None else ():
         if variable(node) is None:
             continue
         value, made = at.value_at(node, hazard.spot), None
@@ -200,7 +201,7 @@ def _left_of_one(spot: Spot, values: dict[str, str], hazard: Hazard, last: int, 
     for node in own_nodes(spot.scope):
         if isinstance(node, ast.Assign):
             for target in node.targets:
-                for item in ast.walk(target):
+                for item in nodes_of(target):
                     name = variable(item)
                     if name is not None:
                         bound[name] = min(bound.get(name, END), node.lineno)
@@ -277,7 +278,7 @@ def of_weights(at: FailingLine, weights: Weights, data: tuple[str, str] | None) 
 def _loads(at: FailingLine) -> bool:
     """Whether the program loads weights, which may have had it."""
     names = ("load_state_dict", "load_model", "load_checkpoint", "from_pretrained")
-    calls = (item for tree in at.files.values() for item in ast.walk(tree) if isinstance(item, ast.Call))
+    calls = (item for tree in at.files.values() for item in nodes_of(tree) if isinstance(item, ast.Call))
     return any(called_name(item) in names for item in calls)
 
 
@@ -293,7 +294,7 @@ def _stop(at: FailingLine, roots: Sequence[Part]) -> str:
 def rate(at: FailingLine) -> str:
     """The learning rate that the program sets, where nothing in the loss can make NaN."""
     for file, tree in at.files.items():
-        for item in ast.walk(tree):
+        for item in nodes_of(tree):
             if isinstance(item, ast.Call) and re.search(
                 r"(?:^|\.)optim\.\w+$|^(?:Adam\w*|SGD|RMSprop)$", ast.unparse(item.func)
             ):

@@ -12,6 +12,7 @@ from pytracer.analyze.evidence.slicing.by_rank import size_source
 from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
 from pytracer.analyze.evidence.syntax.constants import is_none
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.ranks import rank_branch
 
 _NONE = re.compile(r"'NoneType' has no len\(\)")
@@ -69,7 +70,7 @@ def differing_model(at: FailingLine) -> str | None:
 
 
 def _cause_of_model(at: FailingLine) -> str | None:
-    on_line = [item for item in ast.walk(at.node) if isinstance(item, ast.Call)] if at.node is not None else []
+    on_line = [item for item in nodes_of(at.node) if isinstance(item, ast.Call)] if at.node is not None else []
     call = next((item for item in on_line if called_name(item) in _DDP and item.args), None)
     if _OTHER_MODEL.search(at.message) is None or call is None:
         return None

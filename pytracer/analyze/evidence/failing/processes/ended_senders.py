@@ -10,6 +10,7 @@ from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.loops import loops_around
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import function_named, own_nodes
 
 _REBUILDS = ("rebuild_storage_fd", "rebuild_storage_filename")
@@ -107,7 +108,7 @@ def _waits_inside(at: FailingLine, spot: Spot, call: ast.Call) -> Iterator[tuple
 
 def _waits(at: FailingLine, spot: Spot, node: ast.Call | ast.While) -> bool:
     if isinstance(node, ast.While):
-        asked = (item for item in ast.walk(node.test) if isinstance(item, ast.Call))
+        asked = (item for item in nodes_of(node.test) if isinstance(item, ast.Call))
         return any(called_name(item) == "is_alive" for item in asked)
     if called_name(node) == "spawn":
         joins = keyword_value(node, "join")
@@ -131,7 +132,7 @@ def _runs_over(at: FailingLine, spot: Spot, name: str, line: int) -> bool:
 
 def _holds_processes(at: FailingLine, spot: Spot, held: ast.expr) -> bool:
     made = at.slice.made(held, spot, calls=True)
-    if any(_makes(at, part) for part in ast.walk(made.node)):
+    if any(_makes(at, part) for part in nodes_of(made.node)):
         return True
     name = variable(held)
     return name is not None and any(
@@ -174,7 +175,7 @@ def is_process_class(at: FailingLine, name: str | None) -> bool:
 
 def class_in(at: FailingLine, name: str | None) -> ast.ClassDef | None:
     """The class of that name in the files of the program."""
-    classes = (item for tree in at.files.values() for item in ast.walk(tree) if isinstance(item, ast.ClassDef))
+    classes = (item for tree in at.files.values() for item in nodes_of(tree) if isinstance(item, ast.ClassDef))
     return next((item for item in classes if item.name == name), None)
 
 

@@ -11,6 +11,7 @@ from pytracer._library_files import is_library_file
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.constants import is_none
 from pytracer.analyze.evidence.syntax.loops import loops_of
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import scope_of
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.decode.types.snapshot import Snapshot
@@ -37,7 +38,7 @@ class Handler(msgspec.Struct, frozen=True):
 
     def tries_again(self, columns: Sequence[int] | None) -> bool:
         """Whether it calls a function that had been tried; `columns`: of the expression that failed, if known."""
-        calls = [item for item in ast.walk(self.statement) if isinstance(item, ast.Call)] if self.statement else []
+        calls = [item for item in nodes_of(self.statement) if isinstance(item, ast.Call)] if self.statement else []
         spans = {(item.lineno, item.col_offset, item.end_lineno, item.end_col_offset): item for item in calls}
         one = spans.get((columns[0], columns[1], columns[2], columns[3])) if columns else None
         return bool({called_name(item) for item in ([one] if one is not None else calls)} & self.tried)
@@ -61,7 +62,7 @@ def _handlers_at(tree: ast.Module | None, line: int) -> Iterator[tuple[ast.Try, 
     """Innermost first."""
     found = [
         (item, handler)
-        for item in (ast.walk(tree) if tree is not None else ())
+        for item in (nodes_of(tree) if tree is not None else ())
         if isinstance(item, ast.Try)
         for handler in item.handlers
         if _within(handler.body, line)
@@ -91,10 +92,10 @@ def failed_tries(tree: ast.Module, line: int) -> tuple[ast.For | ast.While, ast.
         if not behind or isinstance(loop, ast.AsyncFor) or len(tries) != 1:
             continue
         item, handler = tries[0], tries[0].handlers[0]
-        leaves = any(isinstance(node, (ast.Raise, ast.Return)) for node in ast.walk(handler))
-        left = [node for part in loop.body if part is not item for node in ast.walk(part)]
+        leaves = any(isinstance(node, (ast.Raise, ast.Return)) for node in nodes_of(handler))
+        left = [node for part in loop.body if part is not item for node in nodes_of(part)]
         skips = any(isinstance(node, (ast.Break, ast.Continue)) for node in left)
-        skips |= any(isinstance(node, ast.Break) for node in ast.walk(item))
+        skips |= any(isinstance(node, ast.Break) for node in nodes_of(item))
         if isinstance(item.body[-1], ast.Return) and not leaves and not skips:
             return loop, item, handler
     return None
@@ -117,7 +118,7 @@ def _handler(file: str, at: int, item: ast.Try, handler: ast.ExceptHandler, behi
     kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
     failed = [
         node
-        for node in ast.walk(handler)
+        for node in nodes_of(handler)
         if isinstance(node, ast.stmt) and node.lineno <= at <= (node.end_lineno or node.lineno)
     ]
     return Handler(
@@ -132,7 +133,7 @@ def _handler(file: str, at: int, item: ast.Try, handler: ast.ExceptHandler, behi
         frozenset(
             name
             for node in item.body
-            for part in ast.walk(node)
+            for part in nodes_of(node)
             if isinstance(part, ast.Call) and (name := called_name(part)) is not None
         ),
         behind,
@@ -146,7 +147,7 @@ def ended_by_first(snapshot: Snapshot, stack: Sequence[PythonFrame], first: Hand
         if is_library_file(frame.file) or frame.line is None:
             continue
         tree = syntax_tree(snapshot, frame)
-        for item in ast.walk(tree) if tree is not None else ():
+        for item in nodes_of(tree) if tree is not None else ():
             tried = _left_by(item, frame.line)
             if any(file == frame.file and line is not None and _within(tried, line) for file, line in lines):
                 return True
@@ -163,7 +164,7 @@ def _left_by(item: ast.AST, line: int) -> Sequence[ast.stmt]:
 def _passes_on(item: ast.Try, line: int) -> bool:
     """Whether the line is in a part of it behind which the exception goes on."""
     if _within(item.finalbody, line):
-        return not any(isinstance(part, ast.Return) for node in item.finalbody for part in ast.walk(node))
+        return not any(isinstance(part, ast.Return) for node in item.finalbody for part in nodes_of(node))
     for handler in item.handlers:
         last = handler.body[-1]
         if _within(handler.body, line):

@@ -16,6 +16,7 @@ from pytracer.analyze.evidence.slicing.spots import END, Spot
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.imports import imported_as
 from pytracer.analyze.evidence.syntax.loops import deciding_ifs, last_of
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.ranks import comes_alone, is_for_one_rank, one_rank_words
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, spans
 from pytracer.blackbox.ranks import identity_of
@@ -123,7 +124,7 @@ def _maker(at: FailingLine) -> _Maker | None:
     wanted = [(parts, writes) for parts, writes in wanted if parts]
     found: list[_Maker] = []
     for file, tree in at.files.items() if wanted else ():
-        for call in (item for item in ast.walk(tree) if isinstance(item, ast.Call)):
+        for call in (item for item in nodes_of(tree) if isinstance(item, ast.Call)):
             own = isinstance(call.func, ast.Name) and _is_defined(tree, call.func.id)
             if own or not can_make(call) or (file == at.frame.file and spans(call, at.line)):
                 continue
@@ -151,7 +152,7 @@ def _is_defined(tree: ast.Module, name: str) -> bool:
 
 def paths_of(node: ast.AST) -> Iterator[tuple[ast.expr, bool]]:
     """What the line's calls are given, each with whether the call writes there."""
-    for call in (item for item in ast.walk(node) if isinstance(item, ast.Call)):
+    for call in (item for item in nodes_of(node) if isinstance(item, ast.Call)):
         for item in given_to(call) if called_name(call) not in PATH_CALLS else ():
             yield item, can_make(call)
 
@@ -223,7 +224,7 @@ def _site(at: FailingLine, spot: Spot) -> _Site:
         calls = [
             (item, Spot(file, tree, scope_of(tree, item.lineno), item.lineno))
             for file, tree in at.files.items()
-            for item in ast.walk(tree)
+            for item in nodes_of(tree)
             if isinstance(item, ast.Call) and called_name(item) == getattr(spot.scope, "name", None)
             if not _is_of_library(tree, item)
         ]
@@ -304,9 +305,9 @@ def _functions_that(at: FailingLine, kind: re.Pattern[str]) -> frozenset[str]:
     """Functions and classes of the program that make such a call, by name."""
     bodies: dict[str, set[str]] = {}
     for tree in at.files.values():
-        for item in ast.walk(tree):
+        for item in nodes_of(tree):
             if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-                calls = {called_name(part) or "" for part in ast.walk(item) if isinstance(part, ast.Call)}
+                calls = {called_name(part) or "" for part in nodes_of(item) if isinstance(part, ast.Call)}
                 bodies.setdefault(item.name, set()).update(calls)
     found = {name for name, calls in bodies.items() if any(kind.search(call) for call in calls)}
     while new := {name for name, calls in bodies.items() if name not in found and calls & found}:

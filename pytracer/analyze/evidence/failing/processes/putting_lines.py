@@ -9,6 +9,7 @@ from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.processes.ended_senders import class_in, function_in
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import parameters
 from pytracer.analyze.naming import LineWords
 
@@ -24,7 +25,7 @@ def putting_lines(at: FailingLine, got: str) -> list[LineWords]:
     """
     found: dict[tuple[str | None, int], LineWords] = {}
     for file, inside, name in _given(at, got):
-        for item in ast.walk(inside):
+        for item in nodes_of(inside):
             if isinstance(item, ast.Call) and called_name(item) in _PUTS and isinstance(item.func, ast.Attribute):
                 owner = variable(item.func.value)
                 if owner is not None and owner.rpartition(".")[2] == name:
@@ -36,7 +37,7 @@ def putting_lines(at: FailingLine, got: str) -> list[LineWords]:
 def _given(at: FailingLine, got: str) -> Iterator[tuple[str, ast.AST, str]]:
     """Where a process works, and what the queue is called there."""
     names = {got.rpartition(".")[2], *_other_ends(at, got)}
-    calls = [item for tree in at.files.values() for item in ast.walk(tree) if isinstance(item, ast.Call)]
+    calls = [item for tree in at.files.values() for item in nodes_of(tree) if isinstance(item, ast.Call)]
     for call in calls:
         target = keyword_value(call, "target") or (call.args[0] if called_name(call) == "spawn" and call.args else None)
         given = keyword_value(call, "args") or (
@@ -51,7 +52,7 @@ def _given(at: FailingLine, got: str) -> Iterator[tuple[str, ast.AST, str]]:
                 if place < len(given.elts) and _is_one_of(given.elts[place], names)
             )
     for file, tree in at.files.items():
-        for item in ast.walk(tree):
+        for item in nodes_of(tree):
             if isinstance(item, ast.ClassDef):
                 yield from ((file, item, name) for name in _given_to_class(at, calls, item, names))
 
@@ -84,7 +85,7 @@ def _is_bound(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
 def _other_ends(at: FailingLine, got: str) -> Iterator[str]:
     """`child` of `parent, child = Pipe()`."""
     for tree in at.files.values():
-        for item in ast.walk(tree):
+        for item in nodes_of(tree):
             if isinstance(item, ast.Assign) and isinstance(item.targets[0], ast.Tuple):
                 ends = [variable(part) for part in item.targets[0].elts]
                 called = called_name(item.value) if isinstance(item.value, ast.Call) else None

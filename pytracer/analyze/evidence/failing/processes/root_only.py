@@ -9,6 +9,7 @@ from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import parameters
 
 _REFUSED = re.compile(
@@ -63,5 +64,5 @@ def _passed(call: ast.Call, name: str, place: int) -> ast.expr | None:
 
 def _rank(at: FailingLine) -> str:
     """A variable of the function that is called so."""
-    held = {*parameters(at.scope), *(variable(item) for item in ast.walk(at.scope))}
+    held = {*parameters(at.scope), *(variable(item) for item in nodes_of(at.scope))}
     return next((name for name in ("rank", "self.rank", "global_rank") if name in held), "dist.get_rank()")

@@ -13,6 +13,7 @@ from pytracer.analyze.evidence.failing.expressions import parts, source, walk_in
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.recorded import is_sharded, shape_of
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_around, scope_of
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.report.job import PythonFrame
@@ -81,7 +82,7 @@ def _bypass(at: FailingLine) -> _Bypass | None:
     """Outwards, to the first method of a module that another object calls: forward() there is none."""
     if _NOT_GATHERED.search(at.message) is None or _COPYING in at.message or at.own:
         return None
-    calls = {called_name(item) for tree in at.files.values() for item in ast.walk(tree) if isinstance(item, ast.Call)}
+    calls = {called_name(item) for tree in at.files.values() for item in nodes_of(tree) if isinstance(item, ast.Call)}
     if calls & (_GATHERS | _OTHER_PARTS):
         return None
     for inner, outer in zip(at.frames, at.frames[1:], strict=False):
@@ -133,7 +134,7 @@ def _wrapped(at: FailingLine, module: ast.expr | None = None) -> tuple[str, str]
 
 def _shards(tree: ast.Module) -> Iterator[ast.Call]:
     names = (_FSDP2, *_FSDP1)
-    return (item for item in ast.walk(tree) if isinstance(item, ast.Call) and called_name(item) in names)
+    return (item for item in nodes_of(tree) if isinstance(item, ast.Call) and called_name(item) in names)
 
 
 def mixed_operands(at: FailingLine) -> str | None:
@@ -160,7 +161,7 @@ def mixed_operands(at: FailingLine) -> str | None:
     are = "are plain tensors" if len(plain) > 1 else "is a plain tensor"
     begin = f"`{name}` is a DTensor ({given}{at.values[name].partition(' ')[2]}), and {others} {are}:"
     wrap = _wrapped(at)
-    called = {called_name(item) for tree in at.files.values() for item in ast.walk(tree) if isinstance(item, ast.Call)}
+    called = {called_name(item) for tree in at.files.values() for item in nodes_of(tree) if isinstance(item, ast.Call)}
     if wrap is not None and wrap[1] == _FSDP2 and not called & _OTHER_PARTS and of_module is not None:
         inside = name.startswith("self.") and getattr(at.scope, "name", "") == _FORWARD[0]
         other = (

@@ -10,6 +10,7 @@ from pytracer.analyze.evidence.failing.expressions import parts, short, walk_in_
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.recorded import is_sharded
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 
 # torch's fake tensors raise DynamicOutputShapeException, whose text is the operator; 2.13, tensor/_dispatch.py.
 _PLAIN = re.compile(r"^aten\.(?P<op>\w+)\.\w+\n\nSharding propagation failed for aten\.(?P<called>\w+)")
@@ -94,7 +95,7 @@ def _count(at: FailingLine, call: ast.AST) -> str:
     """`len(torch.nonzero(x == 0))` only counts, and a sum is one of DTensor's operators."""
     counts = [
         item
-        for item in ast.walk(at.statement or call)
+        for item in nodes_of(at.statement or call)
         if isinstance(item, ast.Call)
         and called_name(item) == "len"
         and [ast.dump(part) for part in item.args] == [ast.dump(call)]

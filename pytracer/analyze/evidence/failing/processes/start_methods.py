@@ -11,6 +11,7 @@ from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.slicing.spots import Made
 from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
 from pytracer.analyze.evidence.syntax.imports import imported_as
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import Scope, function_named, own_nodes
 
 _CONTEXT = re.compile(r"SemLock created in a (\w+) context is being shared with a process in a (\w+) context")
@@ -87,7 +88,7 @@ def _unconditional_calls(scope: Scope) -> list[ast.Call]:
         id(inner)
         for item in nodes
         if isinstance(item, (ast.If, ast.IfExp, ast.BoolOp, ast.For, ast.While, ast.Try))
-        for inner in ast.walk(item)
+        for inner in nodes_of(item)
     }
     return [item for item in nodes if isinstance(item, ast.Call) and id(item) not in below]
 

@@ -15,6 +15,7 @@ from pytracer.analyze.evidence.slicing.bindings import bindings_of
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on, keyword_value
 from pytracer.analyze.evidence.syntax.names import names_of, variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import function_named, own_nodes
 from pytracer.analyze.naming import LineWords
 from pytracer.decode.types.snapshot import Collective, Snapshot
@@ -199,7 +200,7 @@ def _reached(at: FailingLine, peer: ast.expr, spot: Spot) -> Iterator[tuple[ast.
         if id(made.node) in seen:
             continue
         seen.add(id(made.node))
-        for item in ast.walk(made.node):
+        for item in nodes_of(made.node):
             yield item, made.spot
             function = function_named(made.spot.tree, called_name(item) or "") if isinstance(item, ast.Call) else None
             for part in own_nodes(function) if function is not None else ():

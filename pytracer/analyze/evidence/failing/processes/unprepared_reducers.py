@@ -16,6 +16,7 @@ import msgspec
 from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import spans
 from pytracer.decode.types.journal import Module
 
@@ -68,7 +69,7 @@ def _found(at: FailingLine) -> _Found | None:
     unsynced = _closest(at) if static is not None else None
     if static is None or unsynced is None:
         return None
-    calls = (item for tree in at.files.values() for item in ast.walk(tree) if isinstance(item, ast.Call))
+    calls = (item for tree in at.files.values() for item in nodes_of(tree) if isinstance(item, ast.Call))
     return _Found(static, unsynced, any(called_name(item) in _CHECKPOINTS for item in calls))
 
 
@@ -81,7 +82,7 @@ def _static(at: FailingLine) -> tuple[str, str] | None:
     lines = [
         at.in_file(file, item.lineno)
         for file, tree in at.files.items()
-        for item in ast.walk(tree)
+        for item in nodes_of(tree)
         if isinstance(item, ast.Call) and called_name(item) == _SETTER
     ]
     return (f"{_SETTER}()", lines[0]) if len(lines) == 1 and not found else None
@@ -93,7 +94,7 @@ def _closest(at: FailingLine) -> tuple[str, str] | None:
         tree = at.files.get(frame.file or "")
         around = [
             (name, at.in_file(frame.file, item.lineno))
-            for item in (ast.walk(tree) if tree is not None and frame.line is not None else ())
+            for item in (nodes_of(tree) if tree is not None and frame.line is not None else ())
             if isinstance(item, (ast.With, ast.AsyncWith)) and spans(item, frame.line or 0)
             if (name := _with_words(item)) is not None
         ]
@@ -104,13 +105,13 @@ def _closest(at: FailingLine) -> tuple[str, str] | None:
 
 
 def _with_words(item: ast.With | ast.AsyncWith) -> str | None:
-    calls = (part for head in item.items for part in ast.walk(head.context_expr) if isinstance(part, ast.Call))
+    calls = (part for head in item.items for part in nodes_of(head.context_expr) if isinstance(part, ast.Call))
     return next((f"{name}()" for part in calls if (name := called_name(part)) in _UNSYNCED), None)
 
 
 def _unsynced(tree: ast.Module) -> Iterator[tuple[str, int]]:
     """Calls of no_sync(), and lines that may switch the flag of DDP off."""
-    for item in ast.walk(tree):
+    for item in nodes_of(tree):
         if isinstance(item, ast.Call) and (name := called_name(item)) in _UNSYNCED:
             yield f"{name}()", item.lineno
         for target in item.targets if isinstance(item, ast.Assign) else ():

@@ -20,6 +20,7 @@ from pytracer.analyze.evidence.slicing.values_read import Reads, is_output
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.reaching import reaching
 from pytracer.analyze.evidence.syntax.scopes import own_nodes
 from pytracer.analyze.tensors.scopes import unit_step
@@ -136,7 +137,7 @@ def _models(at: FailingLine) -> frozenset[str]:
     found = set()
     classes = {owner.name for _, _, owner, _ in _forwards(at)}
     for tree in at.files.values():
-        for item in ast.walk(tree):
+        for item in nodes_of(tree):
             if isinstance(item, ast.Call) and called_name(item) in _WRAPS and item.args:
                 found.add(source(item.args[0]).rpartition(".")[2])
             elif isinstance(item, ast.Assign) and _makes(item.value, classes):
@@ -150,7 +151,7 @@ def _makes(value: ast.expr, classes: Collection[str]) -> bool:
 
 def _forwards(at: FailingLine) -> Iterator[tuple[str, ast.Module, ast.ClassDef, ast.FunctionDef]]:
     for file, tree in at.files.items():
-        for owner in ast.walk(tree):
+        for owner in nodes_of(tree):
             for item in owner.body if isinstance(owner, ast.ClassDef) else ():
                 if isinstance(owner, ast.ClassDef) and isinstance(item, ast.FunctionDef) and item.name == "forward":
                     yield file, tree, owner, item
@@ -159,7 +160,7 @@ def _forwards(at: FailingLine) -> Iterator[tuple[str, ast.Module, ast.ClassDef, 
 def _of_forward(at: FailingLine, reads: Reads) -> Iterator[tuple[str, KeptLine, bool]]:
     """Attributes that a forward() sets, or a method that it calls, and does not return."""
     for file, tree, owner, forward in _forwards(at):
-        called = {called_name(item) for item in ast.walk(forward) if isinstance(item, ast.Call)}
+        called = {called_name(item) for item in nodes_of(forward) if isinstance(item, ast.Call)}
         methods = [item for item in owner.body if isinstance(item, ast.FunctionDef)]
         for method in [item for item in methods if item is forward or item.name in called]:
             for name in sorted(reads.attributes):
@@ -173,13 +174,13 @@ def _of_hooks(at: FailingLine, reads: Reads) -> Iterator[tuple[str, KeptLine, bo
     names = {
         part.id if isinstance(part, ast.Name) else getattr(part, "attr", "")
         for tree in at.files.values()
-        for item in ast.walk(tree)
+        for item in nodes_of(tree)
         if isinstance(item, ast.Call) and called_name(item) in _HOOKS
         for given in item.args
-        for part in ast.walk(given)
+        for part in nodes_of(given)
     }
     for file, tree in at.files.items():
-        for function in ast.walk(tree):
+        for function in nodes_of(tree):
             if isinstance(function, _FUNCTIONS) and function.name in names:
                 for name in (*sorted(reads.names), *(f".{item}" for item in sorted(reads.attributes))):
                     for node, value in kept_in(function, name):
@@ -193,7 +194,7 @@ def _is_returned(forward: ast.FunctionDef, name: str, value: ast.expr) -> bool:
     kept = {source(item) for item in parts} | {source(value), f"self.{name}"}
     for item in own_nodes(forward):
         if isinstance(item, ast.Return) and item.value is not None:
-            whole = [item.value, *(node for node in ast.walk(item.value) if isinstance(node, (ast.Tuple, ast.Dict)))]
+            whole = [item.value, *(node for node in nodes_of(item.value) if isinstance(node, (ast.Tuple, ast.Dict)))]
             given = [one for node in whole for one in _items(node)]
             if kept & {source(one) for one in given}:
                 return True
@@ -243,7 +244,7 @@ def _kept_gathered(at: FailingLine) -> str:
     calls = sorted(
         (file, item.lineno, called_name(item) == _WRAPS[0])
         for file, tree in at.files.items()
-        for item in ast.walk(tree)
+        for item in nodes_of(tree)
         if isinstance(item, ast.Call) and called_name(item) in _WRAPS
     )
     if not calls:

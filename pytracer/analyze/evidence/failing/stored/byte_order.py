@@ -11,6 +11,7 @@ from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.numbers import whole_number
 from pytracer.analyze.evidence.indices.byte_order import is_power, reversed_number
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 
 _ARRAYS = ("frombuffer", "fromfile", "memmap")
 _BIG, _LITTLE = (">", "!"), ("<",)
@@ -51,7 +52,7 @@ def _instead(text: str) -> str | None:
         tree = ast.parse(text)
     except SyntaxError:
         return None
-    for call in (item for item in ast.walk(tree) if isinstance(item, ast.Call)):
+    for call in (item for item in nodes_of(tree) if isinstance(item, ast.Call)):
         called = called_name(call) or ""
         if called in ("unpack", "unpack_from", "iter_unpack"):
             return _of_format(call.args[0] if call.args else None)

@@ -21,6 +21,7 @@ from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.constants import is_none
 from pytracer.analyze.evidence.syntax.loops import deciding_ifs
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import default_of, own_nodes, parameters, scope_of
 from pytracer.analyze.naming import LineWords
 
@@ -72,7 +73,7 @@ def empty_dict(at: FailingLine, name: str) -> EmptyDict | None:
     found = [*_handed_out(at)]
     if len(found) != 1:
         return None
-    made, only = found[0], not any(_may_be_empty(item) for tree in at.files.values() for item in ast.walk(tree))
+    made, only = found[0], not any(_may_be_empty(item) for tree in at.files.values() for item in nodes_of(tree))
     fills = [*_fills(at)]
     fill = fills[0] if len(fills) == 1 and made.line != fills[0].line else None
     return EmptyDict(
@@ -89,8 +90,8 @@ class _Line(msgspec.Struct, frozen=True):
 def _handed_out(at: FailingLine) -> Iterator[_Line]:
     """The lines that return, pass or store an empty dict which nothing fills."""
     for file, tree in at.files.items():
-        parents = {id(child): item for item in ast.walk(tree) for child in ast.iter_child_nodes(item)}
-        for item in ast.walk(tree):
+        parents = {id(child): item for item in nodes_of(tree) for child in ast.iter_child_nodes(item)}
+        for item in nodes_of(tree):
             parent = parents.get(id(item))
             if not _is_empty_dict(item) or parent is None or isinstance(parent, (*_SETS, ast.Compare, ast.Dict)):
                 continue
@@ -125,7 +126,7 @@ def _may_be_empty(item: ast.AST) -> bool:
 def _fills(at: FailingLine) -> Iterator[_Line]:
     """`shard + [[]] * missing`, `batches += [{}]`, `zip_longest(..., fillvalue={})`."""
     for file, tree in at.files.items():
-        for item in ast.walk(tree):
+        for item in nodes_of(tree):
             if _is_fill(tree, item):
                 assert isinstance(item, ast.expr)
                 yield _Line((file, item.lineno), str(at.in_file(file, item.lineno)), f"`{short(ast.unparse(item))}`")
@@ -134,7 +135,7 @@ def _fills(at: FailingLine) -> Iterator[_Line]:
 def _is_fill(tree: ast.Module, item: ast.AST) -> bool:
     if isinstance(item, ast.BinOp) and isinstance(item.op, ast.Mult):
         lists = [part for part in (item.left, item.right) if isinstance(part, (ast.List, ast.Tuple))]
-        counts = any(isinstance(part, ast.BinOp) and isinstance(part.op, ast.Sub) for part in ast.walk(item))
+        counts = any(isinstance(part, ast.BinOp) and isinstance(part.op, ast.Sub) for part in nodes_of(item))
         named = isinstance(item.right, (ast.Name, ast.Attribute))
         return len(lists) == 1 and (counts or named) and _has_empty(tree, lists[0])
     if isinstance(item, ast.Call) and called_name(item) == "zip_longest":

@@ -12,6 +12,7 @@ from pytracer.analyze.evidence.slicing.spots import Made, Spot
 from pytracer.analyze.evidence.syntax.bindings import is_empty_container
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value, passed_values
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 
 _PATH = re.compile(r"\[Errno 2\] No such file or directory: '([^']+)'")
 _SHORTEST = 3
@@ -71,7 +72,7 @@ def _is_given(at: FailingLine, option: Made) -> bool:
     """Whether the command line has it, or parse_args() is given other words."""
     flags = [item.value for item in getattr(option.node, "args", ()) if isinstance(item, ast.Constant)]
     words = {word.partition("=")[0] for word in at.snapshot.argv}
-    parses = (item for item in ast.walk(option.spot.tree) if isinstance(item, ast.Call))
+    parses = (item for item in nodes_of(option.spot.tree) if isinstance(item, ast.Call))
     calls = [item for item in parses if called_name(item) in ("parse_args", "parse_known_args")]
     own = any(item.args and not is_empty_container(item.args[0]) for item in calls)
     return own or any(flag in words for flag in flags)
@@ -132,9 +133,9 @@ def _numbers(at: FailingLine, node: ast.AST, spot: Spot) -> list[tuple[str, str]
     """Variables in its text that were numbers."""
     names = [
         name
-        for item in ast.walk(node)
+        for item in nodes_of(node)
         for value in _formatted(item)
-        for part in ast.walk(value)
+        for part in nodes_of(value)
         if (name := variable(part)) is not None
     ]
     told = ((name, at.value_at(ast.parse(name, mode="eval").body, spot)) for name in names)

@@ -11,6 +11,7 @@ from pytracer.analyze.evidence.slicing.parameter_lists import parameter_lists
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes, spans
 
 _MISFIT = re.compile(r"^The size of tensor a \(\d+\) must match the size of tensor b|doesn't match the broadcast shape")
@@ -92,7 +93,7 @@ def _load_of_class(spot: Spot, name: str) -> ast.Call | None:
     owner = class_around(spot.tree, spot.scope) if name.startswith("self.") else None
     found = [
         item
-        for item in (ast.walk(owner) if owner is not None else ())
+        for item in (nodes_of(owner) if owner is not None else ())
         if isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute) and item.func.attr == "load_state_dict"
         if variable(item.func.value) == name
     ]
@@ -101,7 +102,7 @@ def _load_of_class(spot: Spot, name: str) -> ast.Call | None:
 
 def _wrapped(spot: Spot, made: ast.Call) -> tuple[str, int] | None:
     """The module whose parameters it has, and the line that made FSDP of it."""
-    owners = {source(item.value) for item in ast.walk(made) if isinstance(item, ast.Attribute)}
+    owners = {source(item.value) for item in nodes_of(made) if isinstance(item, ast.Attribute)}
     for item in own_nodes(spot.scope):
         if isinstance(item, ast.Assign) and isinstance(item.value, ast.Call) and called_name(item.value) in _FSDP1:
             model = source(item.targets[0])

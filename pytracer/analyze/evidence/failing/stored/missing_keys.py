@@ -13,6 +13,7 @@ from pytracer.analyze.evidence.failing.stored.empty_dicts import empty_dict
 from pytracer.analyze.evidence.failing.stored.opened import loaded_from
 from pytracer.analyze.evidence.syntax.bindings import is_loop_variable
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.report.job import NearNamesReport
 
 _LOADED = re.compile(r"\bload\(|state_dict|checkpoint|ckpt")
@@ -97,7 +98,7 @@ def _is_read(at: FailingLine, key: str) -> bool:
     """Whether the program asks for that key elsewhere, as for one of its own."""
     return any(
         isinstance(item, ast.Subscript) and isinstance(item.slice, ast.Constant) and repr(item.slice.value) == key
-        for item in ast.walk(at.tree)
+        for item in nodes_of(at.tree)
     )
 
 
@@ -105,7 +106,7 @@ def _saving_line(at: FailingLine, names: Sequence[str]) -> int | None:
     """The one dict of the file with exactly these keys."""
     found = [
         item.lineno
-        for item in ast.walk(at.tree)
+        for item in nodes_of(at.tree)
         if isinstance(item, ast.Dict) and item.keys
         if {repr(part.value) if isinstance(part, ast.Constant) else "" for part in item.keys} == {*names}
     ]
@@ -116,7 +117,7 @@ def _saved_with(at: FailingLine, key: str) -> int | None:
     """The one dict with that key that torch.save() is given."""
     found = [
         call.lineno
-        for call in ast.walk(at.tree)
+        for call in nodes_of(at.tree)
         if isinstance(call, ast.Call) and ast.unparse(call.func) == "torch.save" and call.args
         if isinstance(call.args[0], ast.Dict)
         if any(isinstance(part, ast.Constant) and repr(part.value) == key for part in call.args[0].keys)
@@ -161,7 +162,7 @@ def _of_library(at: FailingLine, key: str) -> str | None:
         loads = {
             item.lineno: at.in_file(file, item.lineno)
             for file, tree in at.files.items()
-            for item in ast.walk(tree)
+            for item in nodes_of(tree)
             if isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute)
             if item.func.attr == "load_state_dict" and source(item.func.value) == owner
         }

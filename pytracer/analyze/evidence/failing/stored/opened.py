@@ -14,6 +14,7 @@ from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.limits.kept_files import kept_files
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 
 _CHARACTER = re.compile(r"\(char (\d+)\)$")
 _PARENT = re.compile(r"^Parent directory .* does not exist")
@@ -272,7 +273,7 @@ def keeper(at: FailingLine) -> ast.expr | None:
         holder = function.value if isinstance(function, ast.Attribute) and function.attr == "append" else None
     opens = [
         item
-        for item in (ast.walk(statement) if holder is not None and statement is not None else ())
+        for item in (nodes_of(statement) if holder is not None and statement is not None else ())
         if isinstance(item, ast.Call) and called_name(item) in _OPENERS
     ]
     return holder if opens else None
@@ -322,7 +323,7 @@ def _with_slash(at: FailingLine, path: str, folder: str, part: str) -> tuple[str
 def _joined_texts(at: FailingLine) -> list[ast.JoinedStr]:
     """Of the line, and what made its variables."""
     node, found = at.node, list[ast.JoinedStr]()
-    for item in ast.walk(node) if node is not None else ():
+    for item in nodes_of(node) if node is not None else ():
         if isinstance(item, ast.JoinedStr):
             found.append(item)
         elif isinstance(item, ast.Name) and isinstance(item.ctx, ast.Load) and len(found) < _MOST_LOADED:

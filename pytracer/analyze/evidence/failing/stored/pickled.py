@@ -11,6 +11,7 @@ import msgspec
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_around, class_named, function_named, own_nodes
 
 # CPython 3.12: 'TextIOWrapper' instances; 3.13: get; 3.14: <function main.<locals>.load at 0x7f>.
@@ -57,7 +58,7 @@ def makers(tree: ast.AST, kind: str) -> list[ast.Assign | ast.AnnAssign]:
 
 
 def _assignments(tree: ast.AST, made: str) -> Iterator[ast.Assign | ast.AnnAssign]:
-    for item in ast.walk(tree):
+    for item in nodes_of(tree):
         text = ast.unparse(item) if isinstance(item, (ast.Assign, ast.AnnAssign)) else ""
         if isinstance(item, (ast.Assign, ast.AnnAssign)) and re.search(made, text) and not _SHARED.search(text):
             yield item
@@ -73,7 +74,7 @@ def _defined(tree: ast.Module, name: str) -> ast.Lambda | ast.FunctionDef | ast.
     outer, _, inner = name.rpartition(".<locals>.")
     around = _function(tree, outer)
     kinds = ast.Lambda if inner == "<lambda>" else (ast.FunctionDef, ast.ClassDef)
-    found = [item for item in ast.walk(around) if isinstance(item, kinds) and item is not around] if around else []
+    found = [item for item in nodes_of(around) if isinstance(item, kinds) and item is not around] if around else []
     found = [item for item in found if inner in ("<lambda>", getattr(item, "name", ""))]
     return found[0] if len(found) == 1 else None
 
@@ -100,7 +101,7 @@ def _plain_factory(tree: ast.Module, name: str) -> str | None:
         kind = type(body.value).__name__
     if isinstance(body, ast.Call) and not (body.args or body.keywords) and isinstance(body.func, ast.Name):
         kind = body.func.id  # `lambda: set()`
-    given = (item for item in ast.walk(tree) if isinstance(item, ast.Call) and node in item.args)
+    given = (item for item in nodes_of(tree) if isinstance(item, ast.Call) and node in item.args)
     return kind if any(called_name(item) == "defaultdict" for item in given) else None
 
 
@@ -212,7 +213,7 @@ def _line_of(at: FailingLine, node: ast.expr) -> str:
 
 def _held_by(at: FailingLine, name: str, owner: ast.ClassDef, made: str) -> Iterator[_Way]:
     """`self.log = Log()` in a method of what is passed."""
-    for item in ast.walk(owner):
+    for item in nodes_of(owner):
         held = _constructed(at, item)
         if held is not None and held[0].startswith("self.") and _made_in(held[1], made):
             yield _Way(f"{name}.{held[0].removeprefix('self.')}", f" (line {item.lineno})", held[1])  # type: ignore[attr-defined]

@@ -17,6 +17,7 @@ from pytracer.analyze.evidence.failing.stored.paths import path_parts
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.loops import Loop, loops_around
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.ranks import one_rank_words
 from pytracer.analyze.evidence.syntax.scopes import scope_of, spans
 
@@ -103,7 +104,7 @@ def _removal(at: FailingLine) -> _Removal | None:
     read = [parts for item, writes in paths_of(at.node) if not writes for parts in [_parts(at, item, spot)] if parts]
     found: list[_Removal] = []
     for file, tree in at.files.items() if read else ():
-        for call in (item for item in ast.walk(tree) if isinstance(item, ast.Call)):
+        for call in (item for item in nodes_of(tree) if isinstance(item, ast.Call)):
             removed = _removed_path(call)
             if removed is None or (file == at.frame.file and spans(call, at.line)):
                 continue
@@ -144,9 +145,9 @@ def _targets(at: FailingLine, node: ast.expr, spot: Spot) -> Iterator[tuple[str,
     for loop in loops_around(spot.tree, spot.line):
         if isinstance(loop, ast.While) or not isinstance(loop.target, ast.Name) or loop.target.id != node.id:
             continue
-        names = [item for item in ast.walk(loop.iter) if isinstance(item, ast.Name)]
+        names = [item for item in nodes_of(loop.iter) if isinstance(item, ast.Name)]
         for item in (loop.iter, *(at.slice.made(name, spot, calls=False).node for name in names)):
-            calls = (part for part in ast.walk(item) if isinstance(part, ast.Call))
+            calls = (part for part in nodes_of(item) if isinstance(part, ast.Call))
             yield from (_listed(at, call, spot) for call in calls if called_name(call) in _LISTED)
 
 
@@ -183,7 +184,7 @@ def _way(at: FailingLine, spot: Spot, left: int) -> _Way | None:
         return _Way(own, loop) if spot.line < inside.line or both else None
     name, ways = getattr(spot.scope, "name", None), list[_Way]()
     for file, tree in at.files.items() if left and name is not None else ():
-        for call in ast.walk(tree):
+        for call in nodes_of(tree):
             if isinstance(call, ast.Call) and called_name(call) == name:
                 way = _way(at, Spot(file, tree, scope_of(tree, call.lineno), call.lineno), left - 1)
                 ways += [_Way(own or way.guard, way.loop)] if way is not None else []

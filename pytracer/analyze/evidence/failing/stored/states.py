@@ -9,6 +9,7 @@ from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.stored.opened import opened
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 
 _MISMATCH = re.compile(
     r"size mismatch for ([\w.]+): copying a param with shape torch\.Size\((\[[\d, ]*\])\) from checkpoint, "
@@ -163,7 +164,7 @@ def _put_there(at: FailingLine) -> str:
     key = at.values.get("key of the refused object")
     found = [
         value
-        for item in ast.walk(at.tree)
+        for item in nodes_of(at.tree)
         if isinstance(item, ast.Dict)
         for name, value in zip(item.keys, item.values, strict=True)
         if key is not None and isinstance(name, ast.Constant) and name.value == key

@@ -12,6 +12,7 @@ from pytracer.analyze.evidence.failing.numbers import number_at
 from pytracer.analyze.evidence.failing.recorded import MOST_ELEMENTS, shape_of
 from pytracer.analyze.evidence.syntax.calls import passed_values
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.decode.types.snapshot import records_values
 
 # torch 2.13, nn/functional.py
@@ -53,7 +54,7 @@ def unexpected_dimension(at: FailingLine) -> str | None:
 def _entry(at: FailingLine) -> str | None:
     """A weight that is not 0 or more: NaN is none of both."""
     call = at.only(ast.Call)
-    given = [node for item in passed_values(call) for node in ast.walk(item)] if call is not None else []
+    given = [node for item in passed_values(call) for node in nodes_of(item)] if call is not None else []
     given += [call.func.value] if call is not None and isinstance(call.func, ast.Attribute) else []
     floats = [value for item in given if "float" in (value := at.value(item) or "")]
     if any(NOT_FINITE.search(item) for item in floats):

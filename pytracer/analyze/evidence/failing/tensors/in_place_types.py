@@ -12,6 +12,7 @@ from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.usage.settings import whence
 from pytracer.analyze.evidence.syntax.calls import keyword_value, passed_values
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 
 _CAST = re.compile(r"result type (Float|Double|Half|BFloat16) can't be cast to the desired output type ")
 _TYPES = {"Float": "float32", "Double": "float64", "Half": "float16", "BFloat16": "bfloat16"}
@@ -121,7 +122,7 @@ def _kind(at: FailingLine, base: ast.expr, part: ast.expr) -> str | None:
 
 def _hides(operand: ast.expr) -> bool:
     """Whether it may be floating as well: a call's result."""
-    return any(isinstance(item, ast.Call) for item in ast.walk(operand))
+    return any(isinstance(item, ast.Call) for item in nodes_of(operand))
 
 
 def _is_whole(at: FailingLine, part: ast.expr) -> bool:

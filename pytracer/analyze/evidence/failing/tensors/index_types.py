@@ -11,6 +11,7 @@ from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.usage.settings import whence
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 
 _INDEX = re.compile(
     r"(?:tensors|arrays) used as indices must be|slice indices must be integers|only integers, slices \("
@@ -74,7 +75,7 @@ def _kind(at: FailingLine, node: ast.expr) -> str | None:
 def _divides_floats(at: FailingLine, division: ast.BinOp, spot: Spot | None) -> bool:
     """Whether a side is known to be no whole number, or is not known to be one by a plain name."""
     for side in (division.left, division.right):
-        for item in ast.walk(side):
+        for item in nodes_of(side):
             if isinstance(item, ast.Constant) and isinstance(item.value, float):
                 return True
             if isinstance(item, ast.Div) or (isinstance(item, ast.Call) and called_name(item) not in _KEEP_WHOLE):

@@ -11,6 +11,7 @@ from pytracer.analyze.evidence.failing.recorded import Shape, shape_of
 from pytracer.analyze.evidence.failing.tensors.operand_shapes import made_words
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.lines import names_of_line
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 
 _CAT = re.compile(
     r"Sizes of tensors must match except in dimension (\d+)\. "
@@ -27,7 +28,7 @@ def joined_sizes(at: FailingLine) -> str | None:
         return None
     along, first, second, number = (int(item) for item in found.groups())
     lists = (
-        [item for item in ast.walk(at.node) if isinstance(item, (ast.List, ast.Tuple))] if at.node is not None else []
+        [item for item in nodes_of(at.node) if isinstance(item, (ast.List, ast.Tuple))] if at.node is not None else []
     )
     if len(lists) != 1 or number >= len(lists[0].elts):
         return None

@@ -8,6 +8,7 @@ import re
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.recorded import shape_of
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value, passed_values
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 
 _PIPELINE = "torch/distributed/pipelining/"
 _SIZES = re.compile(r"batch_size|size|shape")
@@ -39,14 +40,14 @@ def _uneven(at: FailingLine) -> tuple[str, int, int, str] | None:
     made = [
         (at.in_file(file, item.lineno), number)
         for file, tree in at.files.items()
-        for item in ast.walk(tree)
+        for item in nodes_of(tree)
         if isinstance(item, ast.Call) and (called_name(item) or "").startswith("Schedule")
         if (number := _count(at, item)) is not None
     ]
     if len(made) != 1:
         return None
     for depth, frame in enumerate(at.frames):
-        for item in ast.walk(at.files.get(frame.file or "", ast.Module([], []))):
+        for item in nodes_of(at.files.get(frame.file or "", ast.Module([], []))):
             if not isinstance(item, ast.Call) or item.lineno != frame.line or called_name(item) != "step":
                 continue
             given = passed_values(item)

@@ -12,13 +12,14 @@ from pytracer.analyze.evidence.failing.recorded import Shape
 from pytracer.analyze.evidence.failing.usage.settings import by_constants, set_by
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 
 _FIXED = re.compile(r"nn\.Parameter|register_buffer|zeros|ones|arange|randn|tril|triu")
 
 
 def _operands(at: FailingLine) -> tuple[ast.AST, ast.AST] | None:
     """Of `a @ b`, `a + b`, torch.matmul(a, b)."""
-    for item in ast.walk(at.node) if at.node is not None else ():
+    for item in nodes_of(at.node) if at.node is not None else ():
         if isinstance(item, ast.BinOp):
             return item.left, item.right
         if isinstance(item, ast.Compare) and len(item.comparators) == 1:
@@ -57,7 +58,7 @@ def _is_product(at: FailingLine) -> bool:
         (isinstance(item, ast.BinOp) and isinstance(item.op, ast.MatMult))
         or (isinstance(item, ast.AugAssign) and isinstance(item.op, ast.MatMult))
         or (isinstance(item, ast.Call) and called_name(item) in products)
-        for item in ast.walk(at.node or ast.Pass())
+        for item in nodes_of(at.node or ast.Pass())
     )
 
 
@@ -80,7 +81,7 @@ def _linear(at: FailingLine, name: str, given: Shape | None, expected: int) -> s
     if given is None or not given.sizes:
         return None
     last = given.sizes[-1]
-    call = next((item for item in ast.walk(at.node) if isinstance(item, ast.Call)), None) if at.node else None
+    call = next((item for item in nodes_of(at.node) if isinstance(item, ast.Call)), None) if at.node else None
     passed = call.args[0] if call is not None and call.args else None
     what = f"`{source(passed)}`" if passed is not None and at.shape(passed) == given else "its input"
     flat = math.prod(given.sizes[1:])
@@ -144,7 +145,7 @@ def made_for(at: FailingLine, node: ast.AST, made_for: int) -> str:
         return ""
     told = {
         by_constants(at, size, found)
-        for item in ast.walk(found.node)
+        for item in nodes_of(found.node)
         if isinstance(item, ast.Call)
         for size in item.args
         if not isinstance(size, ast.Constant) and at.evaluated(size, found.spot) == made_for

@@ -18,6 +18,7 @@ from pytracer.analyze.evidence.failing.recorded import Shape
 from pytracer.analyze.evidence.failing.tensors.result_shapes import ALLOCATES, EXPANDS, PRODUCTS, SIZED, VIEWS, Shapes
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.constants import is_none
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 
 _ASKED = re.compile(r"you tried to allocate (\d{1,19}) bytes")
 _ARRAY = re.compile(r"Unable to allocate .* for an array with shape \(([\d, ]+)\) and data type (\w+)")
@@ -97,7 +98,7 @@ def _said(at: FailingLine, shapes: Shapes, node: ast.expr, shape: Shape, wanted:
         return _sized(at, node, shape, wanted)
     operands = [(item, found) for item in shapes.operands(node) if (found := shapes.of(item)) is not None]
     spread = next(
-        (item for item in ast.walk(node) if isinstance(item, ast.Call) and called_name(item) in EXPANDS), None
+        (item for item in nodes_of(node) if isinstance(item, ast.Call) and called_name(item) in EXPANDS), None
     )
     if spread is not None and isinstance(spread.func, ast.Attribute) and len(operands) <= 1:
         before = shapes.of(spread.func.value)
@@ -116,7 +117,7 @@ def _is_view(at: FailingLine, node: ast.expr) -> bool:
     """An expanded tensor, which takes no memory of its size; also one that an earlier line expanded."""
     made = at.made(node, calls=False) if isinstance(node, (ast.Name, ast.Attribute)) else None
     inside = node if made is None else made.node
-    return any(isinstance(item, ast.Call) and called_name(item) in VIEWS for item in ast.walk(inside))
+    return any(isinstance(item, ast.Call) and called_name(item) in VIEWS for item in nodes_of(inside))
 
 
 def _broadcast(
@@ -163,7 +164,7 @@ def _pairs(node: ast.AST) -> bool:
             and item.attr in ("newaxis", "unsqueeze", "expand_dims", "view", "reshape", *EXPANDS)
         )
         or (isinstance(item, ast.keyword) and item.arg in ("keepdim", "keepdims"))
-        for item in ast.walk(node)
+        for item in nodes_of(node)
     )
 
 

@@ -15,6 +15,7 @@ from pytracer.analyze.evidence.failing.recorded import Shape
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 
 _VIEW = re.compile(r"shape '\[([\d, ]*)\]' is invalid for input of size (\d+)")
 _MATRICES = re.compile(r"mat1 and mat2 shapes cannot be multiplied \(\d+x(\d+) and (\d+)x\d+\)")
@@ -136,7 +137,7 @@ def _is_short(message: str, shape: Shape) -> bool:
 def _planned(at: FailingLine) -> Iterator[tuple[str, str]]:
     """Layers by the last part of their names, each with the line that cuts it."""
     for file, tree in at.files.items():
-        for item in ast.walk(tree):
+        for item in nodes_of(tree):
             pairs: list[tuple[ast.expr | None, ast.expr]] = []
             if isinstance(item, ast.Dict):
                 pairs = [*zip(item.keys, item.values, strict=True)]

@@ -11,6 +11,7 @@ from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.numbers import whole_number
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.tensors.source_lines import syntax_tree
 
 
@@ -98,7 +99,7 @@ def _shared_columns(at: FailingLine, product: int, size: int) -> str | None:
     """A layer that tensor parallelism cut by its columns, of which each rank computes its share."""
     share = product // size if size and product % size == 0 else 1
     trees = (tree for frame in at.frames if (tree := syntax_tree(at.snapshot, frame)) is not None)
-    cuts = (item for tree in trees for item in ast.walk(tree) if isinstance(item, ast.Call))
+    cuts = (item for tree in trees for item in nodes_of(tree) if isinstance(item, ast.Call))
     if share < 2 or not any(called_name(item) == "ColwiseParallel" for item in cuts):
         return None
     return (
@@ -130,7 +131,7 @@ def _fixed_size(at: FailingLine, call: ast.Call, wanted: list[int], size: int) -
 
 def _rounded_division(at: FailingLine) -> str | None:
     """`d // heads` of the failing expression, where it leaves a rest."""
-    for item in ast.walk(at.node) if at.node is not None else ():
+    for item in nodes_of(at.node) if at.node is not None else ():
         if isinstance(item, ast.BinOp) and isinstance(item.op, ast.FloorDiv):
             left, right = whole_number(at, item.left), whole_number(at, item.right)
             if left is not None and right and left % right:

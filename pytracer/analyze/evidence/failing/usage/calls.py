@@ -13,6 +13,7 @@ from pytracer.analyze.evidence.failing.usage.settings import whence
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.ranks import is_for_one_rank
 from pytracer.analyze.evidence.syntax.scopes import Function, class_named, function_named, own_nodes
 
@@ -161,7 +162,7 @@ def _method_lacks(at: FailingLine, kind: str, method: str, names: str) -> str | 
     call = at.only(ast.Call)
     if call is None or not isinstance(call.func, ast.Attribute) or call.func.attr != method or not at.own:
         return None
-    made = [item for item in ast.walk(at.tree) if isinstance(item, ast.Call) and called_name(item) == kind]
+    made = [item for item in nodes_of(at.tree) if isinstance(item, ast.Call) and called_name(item) == kind]
     where = f" (made at {at.here(made[0].lineno)}: `{source(made[0])}`)" if len(made) == 1 else ""
     return (
         f"`{source(call.func.value)}` is a {kind}{where}, whose {method}() needs {names}, and `{source(call)}` does "
@@ -293,9 +294,9 @@ def plain_layers(at: FailingLine) -> str | None:
     kinds = (ast.List, ast.ListComp, ast.Dict, ast.DictComp)
     found = [
         (owner.name, item)
-        for owner in ast.walk(at.tree)
+        for owner in nodes_of(at.tree)
         if isinstance(owner, ast.ClassDef)
-        for item in ast.walk(owner)
+        for item in nodes_of(owner)
         if isinstance(item, ast.Assign) and isinstance(item.value, kinds)
         if (variable(item.targets[0]) or "").startswith("self.") and _LAYER.search(ast.unparse(item.value))
     ]

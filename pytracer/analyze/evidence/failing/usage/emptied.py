@@ -12,6 +12,7 @@ from pytracer.analyze.evidence.syntax.bindings import lines_that_bind, lines_tha
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.loops import loops_of
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import Scope, class_around, function_named, own_nodes, spans
 
 _FILES = {"glob", "rglob", "iglob", "listdir", "iterdir", "scandir", "walk"}
@@ -69,7 +70,7 @@ def only_binding(at: FailingLine, scope: Scope, name: str, line: int) -> tuple[i
     above = [item for item in found if item[0] < line]
     if not above or name.startswith("self.") or _is_reduced(scope, name):
         return None
-    if any(isinstance(item, ast.Global) and name in item.names for item in ast.walk(at.tree)):
+    if any(isinstance(item, ast.Global) and name in item.names for item in nodes_of(at.tree)):
         return None
     last = max(above, key=lambda item: item[0])
     for item in own_nodes(scope) if len(found) > 1 else ():
@@ -130,7 +131,7 @@ def _by_part(at: FailingLine, scope: Scope, item: ast.AST, line: int, hops: int)
     if isinstance(item, ast.Subscript) and isinstance(item.ctx, ast.Load) and not is_empty(at.value(item.value)):
         mask = item.slice
         told = at.value(mask)
-        compared = any(isinstance(part, ast.Compare) for part in ast.walk(mask))
+        compared = any(isinstance(part, ast.Compare) for part in nodes_of(mask))
         if compared or (told is not None and " bool" in told):
             made = "" if compared else at.came(variable(mask) or "")
             return f"nothing passes the mask `{source(mask)}`{made} at {at.here(line)}"
@@ -208,7 +209,7 @@ def _sets(method: ast.AST, name: str) -> list[ast.Assign]:
 
 def _is_reduced(scope: ast.AST, name: str) -> bool:
     """Whether a line takes something out of it again: `rows.clear()`, `del rows[0]`, `keep &= seen`."""
-    for item in ast.walk(scope):
+    for item in nodes_of(scope):
         if isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute) and item.func.attr in _TAKES_FROM:
             if variable(item.func.value) == name:
                 return True

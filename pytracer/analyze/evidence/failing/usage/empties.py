@@ -16,6 +16,7 @@ from pytracer.analyze.evidence.failing.usage.emptied import (
 )
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind, lines_that_fill
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_named, own_nodes
 
 _TAKES = {"pop", "popleft", "popitem"}
@@ -71,7 +72,7 @@ def _empty_dataset(at: FailingLine, node: ast.AST) -> str | None:
 def _counted_by_len(owner: ast.ClassDef) -> str | None:
     """`self.paths` of `return len(self.paths)`."""
     method = next((item for item in owner.body if getattr(item, "name", "") == "__len__"), None)
-    for item in ast.walk(method) if method is not None else ():
+    for item in nodes_of(method) if method is not None else ():
         counted = _counted(item.value) if isinstance(item, ast.Return) and item.value is not None else None
         name = variable(counted) if counted is not None else None
         if name is not None and name.startswith("self."):
@@ -80,7 +81,7 @@ def _counted_by_len(owner: ast.ClassDef) -> str | None:
 
 
 def _used_up(at: FailingLine) -> str | None:
-    calls = [item for item in ast.walk(at.node) if isinstance(item, ast.Call)] if at.node is not None else []
+    calls = [item for item in nodes_of(at.node) if isinstance(item, ast.Call)] if at.node is not None else []
     takes = [item for item in calls if isinstance(item.func, ast.Attribute) and item.func.attr in _TAKES]
     if at.kind not in ("IndexError", "KeyError") or len(takes) != 1 or "empty" not in at.message:
         return None
@@ -102,7 +103,7 @@ def _zero(at: FailingLine) -> str | None:
     node = at.node
     divisions = [
         item
-        for item in (ast.walk(node) if node is not None else ())
+        for item in (nodes_of(node) if node is not None else ())
         if isinstance(item, ast.BinOp) and isinstance(item.op, operations)
     ]
     divisor = divisions[0].right if divisions and (isinstance(node, ast.BinOp) or len(divisions) == 1) else None

@@ -12,6 +12,7 @@ from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.imports import imported_as
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_around
 from pytracer.analyze.tensors.source_lines import syntax_tree
 
@@ -67,7 +68,7 @@ def _called(at: FailingLine) -> list[str]:
     tree = syntax_tree(at.snapshot, last)
     if tree is None:
         return []
-    calls = [item.func for item in ast.walk(tree) if isinstance(item, ast.Call) and item.lineno == last.line]
+    calls = [item.func for item in nodes_of(tree) if isinstance(item, ast.Call) and item.lineno == last.line]
     names = [item.attr for item in calls if isinstance(item, ast.Attribute)]
     names += ["forward" for item in calls if isinstance(item, ast.Name) and item.id == "forward_call"]
     return [name for name in names if _METHODS.fullmatch(name)]
@@ -87,11 +88,11 @@ def _is_receiver(at: FailingLine, owner: str) -> bool:
 
 def _settings(at: FailingLine, file: str, tree: ast.Module, method: str) -> Iterator[_Set]:
     """Lines of the program's modules that set it."""
-    for owner in ast.walk(tree):
+    for owner in nodes_of(tree):
         if not isinstance(owner, ast.ClassDef) or not _is_module(at, tree, owner):
             continue
         own = [item for item in owner.body if isinstance(item, (ast.Assign, ast.AnnAssign))]
-        for item in ast.walk(owner):
+        for item in nodes_of(owner):
             if not isinstance(item, (ast.Assign, ast.AnnAssign)) or item.value is None:
                 continue
             targets = item.targets if isinstance(item, ast.Assign) else [item.target]
@@ -109,7 +110,7 @@ def _is_module(at: FailingLine, tree: ast.Module, owner: ast.ClassDef, depth: in
         within = [
             (other, item)
             for other in at.files.values()
-            for item in ast.walk(other)
+            for item in nodes_of(other)
             if isinstance(item, ast.ClassDef) and item.name == text.rpartition(".")[2] and item is not owner
         ]
         if depth and any(_is_module(at, other, item, depth - 1) for other, item in within):

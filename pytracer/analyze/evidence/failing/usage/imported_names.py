@@ -14,6 +14,7 @@ import msgspec
 
 from pytracer._library_files import is_library_file
 from pytracer.analyze.evidence.failing.line import FailingLine
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes
 from pytracer.analyze.naming import short_file
 from pytracer.analyze.tensors.source_lines import syntax_tree
@@ -61,7 +62,7 @@ def circle(at: FailingLine, name: str, path: str) -> str | None:
 
 def _imported(tree: ast.Module, frame: PythonFrame) -> str:
     """What the line of a frame imports."""
-    for item in ast.walk(tree):
+    for item in nodes_of(tree):
         if isinstance(item, ast.Import) and item.lineno == frame.line:
             return f"`{item.names[0].name}`"
         if isinstance(item, ast.ImportFrom) and item.lineno == frame.line:
@@ -96,7 +97,7 @@ def names_in(at: FailingLine, file: Path) -> Names:
     if tree is None:
         return Names()
     beside = {item.stem for item in entries(file.parent) if file.name == "__init__.py" and item.suffix == ".py"}
-    top, all_ = ({*beside, *_bound(nodes)} - {"__init__", "*"} for nodes in (own_nodes(tree), ast.walk(tree)))
+    top, all_ = ({*beside, *_bound(nodes)} - {"__init__", "*"} for nodes in (own_nodes(tree), nodes_of(tree)))
     return Names(frozenset(top), frozenset(all_))
 
 

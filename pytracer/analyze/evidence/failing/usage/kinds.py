@@ -12,6 +12,7 @@ from pytracer.analyze.evidence.failing.usage.settings import whence
 from pytracer.analyze.evidence.syntax.bindings import lines_that_fill
 from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes
 
 _ARGUMENT = re.compile(
@@ -66,7 +67,7 @@ def not_a_whole_number(at: FailingLine) -> str | None:
     found = _WHOLE.search(at.message)
     if at.kind != "TypeError" or found is None or at.node is None or not at.own:
         return None
-    calls = [item for item in ast.walk(at.node) if isinstance(item, ast.Call)]
+    calls = [item for item in nodes_of(at.node) if isinstance(item, ast.Call)]
     given = [part for item in calls for part in item.args if _kind(at.values.get(ast.unparse(part))) == found[1]]
     if len({ast.dump(item) for item in given}) != 1:
         return None
@@ -86,7 +87,7 @@ def unformatted(at: FailingLine) -> str | None:
     statement = at.statement or at.node
     parts = [
         item
-        for item in (ast.walk(statement) if statement is not None else ())
+        for item in (nodes_of(statement) if statement is not None else ())
         if isinstance(item, ast.FormattedValue) and item.format_spec is not None
     ]
     odd = [item.value for item in parts if _kind(at.values.get(ast.unparse(item.value))) == found[1]]

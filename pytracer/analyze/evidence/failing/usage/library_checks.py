@@ -21,6 +21,7 @@ from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Made, Spot
 from pytracer.analyze.evidence.syntax.calls import keyword_value
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes
 from pytracer.analyze.naming import short_file
 
@@ -86,8 +87,8 @@ def _test_of(spot: Spot) -> ast.expr | None:
 
 def _names(test: ast.expr) -> Iterator[ast.expr]:
     seen = set[str]()
-    called = {id(item.func) for item in ast.walk(test) if isinstance(item, ast.Call)}
-    for item in ast.walk(test):
+    called = {id(item.func) for item in nodes_of(test) if isinstance(item, ast.Call)}
+    for item in nodes_of(test):
         name = variable(item) if isinstance(item, (ast.Name, ast.Attribute)) and id(item) not in called else None
         if name is not None and name not in ("self", *seen, *_TYPES):
             seen.add(name)

@@ -11,6 +11,7 @@ from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.bindings import attribute_settings
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_named
 
 _ATTRIBUTE = re.compile(r"'(?P<kind>[\w.]+)' object has no attribute '(?P<name>\w+)'")
@@ -70,7 +71,7 @@ def _may_have_run(at: FailingLine, owner: ast.ClassDef, name: str, line: int, me
     own = next((item for item in owner.body if isinstance(item, ast.FunctionDef) and item.name == method), None)
     sets, removed = set[str](), False
     for item in (item for item in owner.body if isinstance(item, ast.FunctionDef)):
-        held = [part for part in ast.walk(item) if isinstance(part, ast.Attribute) and part.attr == name]
+        held = [part for part in nodes_of(item) if isinstance(part, ast.Attribute) and part.attr == name]
         sets |= {item.name for part in held if isinstance(part.ctx, ast.Store)}
         removed = removed or any(isinstance(part.ctx, ast.Del) for part in held)
     if removed or own is None:
@@ -81,9 +82,9 @@ def _may_have_run(at: FailingLine, owner: ast.ClassDef, name: str, line: int, me
         )
     kinds = (ast.If, ast.For, ast.While, ast.Try)
     around = [
-        item for item in ast.walk(own) if isinstance(item, kinds) and item.lineno < line <= (item.end_lineno or 0)
+        item for item in nodes_of(own) if isinstance(item, kinds) and item.lineno < line <= (item.end_lineno or 0)
     ]
-    leaves = [item for item in ast.walk(own) if isinstance(item, ast.Return) and item.lineno < line]
+    leaves = [item for item in nodes_of(own) if isinstance(item, ast.Return) and item.lineno < line]
     running = any(
         frame.file == at.frame.file and own.lineno <= (frame.line or 0) <= (own.end_lineno or 0) for frame in at.frames
     )
@@ -106,12 +107,12 @@ def _may_have_run(at: FailingLine, owner: ast.ClassDef, name: str, line: int, me
 
 def _of_wrapper(at: FailingLine, kind: str, name: str) -> str | None:
     """An attribute of the model inside."""
-    inside = [item for item in ast.walk(at.statement or ast.Pass()) if isinstance(item, ast.Attribute)]
+    inside = [item for item in nodes_of(at.statement or ast.Pass()) if isinstance(item, ast.Attribute)]
     owners = {source(item.value) for item in inside if item.attr == name}
     if len(owners) != 1:
         return None
     owner = owners.pop()
-    parts = [item for tree in at.files.values() for item in ast.walk(tree)]
+    parts = [item for tree in at.files.values() for item in nodes_of(tree)]
     defined = {item.name for item in parts if isinstance(item, ast.FunctionDef)}
     defined |= {item.attr for item in parts if isinstance(item, ast.Attribute) and isinstance(item.ctx, ast.Store)}
     known = "" if name in defined else ", if the model has it"
@@ -126,14 +127,14 @@ def _option(at: FailingLine, name: str) -> str | None:
     """Of the parser that made the options, where it is in the program."""
     node = at.only(ast.Attribute)
     if node is None or node.attr != name:
-        inside = ast.walk(at.node) if at.node is not None else ()
+        inside = nodes_of(at.node) if at.node is not None else ()
         node = next((item for item in inside if isinstance(item, ast.Attribute) and item.attr == name), None)
     found = at.made(node.value) if node is not None else None
     if node is None or found is None or not isinstance(found.node, ast.Call) or "parse" not in source(found.node.func):
         return None
     options = [
         (option, item.lineno)
-        for item in ast.walk(found.spot.tree)
+        for item in nodes_of(found.spot.tree)
         if isinstance(item, ast.Call) and called_name(item) == "add_argument"
         if (option := _named(item)) is not None
     ]
@@ -174,7 +175,7 @@ def _several(at: FailingLine, kind: str, name: str) -> str | None:
     """A tuple, list or dict where one value was expected."""
     node = at.only(ast.Attribute)
     if node is None or node.attr != name:
-        inside = [item for item in ast.walk(at.node) if isinstance(item, ast.Attribute)] if at.node is not None else []
+        inside = [item for item in nodes_of(at.node) if isinstance(item, ast.Attribute)] if at.node is not None else []
         named = [item for item in inside if item.attr == name]
         node = named[0] if len(named) == 1 else None
     owner = source(node.value) if node is not None else None
@@ -205,9 +206,9 @@ def _several(at: FailingLine, kind: str, name: str) -> str | None:
 
 def _item_of_dict(at: FailingLine, name: str) -> ast.expr | None:
     """`batch` of `for k, v in batch.items()`, also in a comprehension."""
-    for item in ast.walk(at.statement or ast.Pass()):
+    for item in nodes_of(at.statement or ast.Pass()):
         if isinstance(item, (ast.comprehension, ast.For)) and isinstance(item.iter, ast.Call):
-            named = {part.id for part in ast.walk(item.target) if isinstance(part, ast.Name)}
+            named = {part.id for part in nodes_of(item.target) if isinstance(part, ast.Name)}
             if name in named and called_name(item.iter) in ("items", "values"):
                 return item.iter.func.value if isinstance(item.iter.func, ast.Attribute) else None
     return None
@@ -218,7 +219,7 @@ def _declared(at: FailingLine, owner: ast.expr) -> str | None:
     attribute = owner.attr if isinstance(owner, ast.Attribute) else None
     fields = [
         (outer, item)
-        for outer in ast.walk(at.tree)
+        for outer in nodes_of(at.tree)
         if isinstance(outer, ast.ClassDef)
         for item in outer.body
         if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name) and item.target.id == attribute
@@ -229,7 +230,7 @@ def _declared(at: FailingLine, owner: ast.expr) -> str | None:
     outer, item = fields[0]
     spread = [
         call
-        for call in ast.walk(at.tree)
+        for call in nodes_of(at.tree)
         if isinstance(call, ast.Call) and called_name(call) in (outer.name, "cls")
         if any(given.arg is None for given in call.keywords)
     ]

@@ -27,6 +27,7 @@ from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on, passed_values
 from pytracer.analyze.evidence.syntax.imports import imported_as, imported_names
 from pytracer.analyze.evidence.syntax.names import last_name
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import Function, own_nodes, parameters, scope_of, spans, statement_at
 
 _MESSAGE = re.compile(r'Tried to call pure virtual function "(?:.*::)?(?P<base>\w+)(?:<[^"]*>)?::(?P<method>\w+)"')
@@ -121,7 +122,7 @@ def _keeps_python_half(at: FailingLine, family: Overriders) -> bool:
     texts = (
         node.value
         for tree in at.files.values()
-        for node in ast.walk(tree)
+        for node in nodes_of(tree)
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     )
     if any(_KEEPS_HALF.search(text) for text in texts):
@@ -142,14 +143,14 @@ class _Search:
         names = {last_name(item) for item in (*owners, *(value for call in calls for value in passed_values(call)))}
         self._receivers = names - {None, "self", *imported_names(at.tree)}
         self._parents = {file: parents_of(tree) for file, tree in at.files.items()}
-        nodes = (node for tree in at.files.values() for node in ast.walk(tree))
+        nodes = (node for tree in at.files.values() for node in nodes_of(tree))
         self._defined = {node.name for node in nodes if isinstance(node, (*_FUNCTIONS, ast.ClassDef))}
 
     def given(self) -> Iterator[_Given]:
         """In the order of the files and lines."""
         found: dict[tuple[str, int], _Given] = {}
         for file, tree in self._at.files.items():
-            for node in ast.walk(tree):
+            for node in nodes_of(tree):
                 for value in self._handed(file, node):
                     for item in self._unkept(file, node, value):
                         found.setdefault((item.file, item.node.lineno), item)

@@ -7,6 +7,7 @@ import difflib
 import re
 
 from pytracer.analyze.evidence.failing.line import FailingLine
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_named, parameters
 
 _MISSING = re.compile(r'Module \[(\w+)\] is missing the required "forward" function')
@@ -24,7 +25,7 @@ def missing_forward(at: FailingLine) -> str | None:
     file, owner = owners[0]
     methods = [item for item in owner.body if isinstance(item, _FUNCTIONS)]
     for method in methods:
-        for item in ast.walk(method):
+        for item in nodes_of(method):
             if isinstance(item, _FUNCTIONS) and item is not method and item.name == "forward":
                 return (
                     f"forward() of {owner.name} ({at.in_file(file, item.lineno)}) stands inside of {method.name}(), as "

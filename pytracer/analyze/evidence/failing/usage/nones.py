@@ -12,6 +12,7 @@ from pytracer.analyze.evidence.syntax.bindings import attribute_settings, lines_
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.constants import is_none
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import (
     class_around,
     default_of,
@@ -102,7 +103,7 @@ def _none_node(at: FailingLine) -> ast.AST | None:
     node = at.node
     used = _USED.search(at.message)
     found: list[ast.AST] = []
-    for item in ast.walk(node) if node is not None else ():
+    for item in nodes_of(node) if node is not None else ():
         if (isinstance(item, ast.Attribute) and used is not None and item.attr == used[1]) or (
             used is None and isinstance(item, ast.Subscript) and "subscriptable" in at.message
         ):
@@ -112,7 +113,7 @@ def _none_node(at: FailingLine) -> ast.AST | None:
     if used is None and "iterable" in at.message and isinstance(at.statement, (ast.For, ast.AsyncFor)):
         found.append(at.statement.iter)
     if not found and node is not None:
-        found = [item for item in ast.walk(node) if at.value(item) == "None"]
+        found = [item for item in nodes_of(node) if at.value(item) == "None"]
     nothing = [item for item in found if at.value(item) == "None"]
     kept = nothing or [item for item in found if at.value(item) is None]
     return kept[0] if len({ast.dump(item) for item in kept}) == 1 else None
@@ -136,7 +137,7 @@ def _of_variable(at: FailingLine, name: str) -> str | None:
     if option is not None:
         return option
     bound = last_binding(at.scope, name, at.line)
-    if any(isinstance(item, ast.Global) and name in item.names for item in ast.walk(at.tree)):
+    if any(isinstance(item, ast.Global) and name in item.names for item in nodes_of(at.tree)):
         return None  # another function may have set it
     if bound is not None and isinstance(bound[1], ast.Call) and bound[2] is None:
         return _of_call(at, bound[1], f"`{name}`", f" ({at.here(bound[0])})")
@@ -164,7 +165,7 @@ def _of_option(at: FailingLine, name: str) -> str | None:
     made = at.made(name)
     if made is None or not isinstance(made.node, ast.Call) or called_name(made.node) != "add_argument":
         return None
-    sets = (item.targets for item in ast.walk(at.tree) if isinstance(item, ast.Assign))
+    sets = (item.targets for item in nodes_of(at.tree) if isinstance(item, ast.Assign))
     if "." in name and any(ast.unparse(part) == name for held in sets for part in held):
         return None
     flags = [item.value for item in made.node.args if isinstance(item, ast.Constant) and isinstance(item.value, str)]
@@ -206,7 +207,7 @@ def _set_on_one_way(at: FailingLine, name: str) -> str | None:
     place = at.place(found.spot, bound[1][0])
     by = f"{getattr(scope, 'name', 'the function')}() sets it"
     why = f"`{name}` is None: {by} only if `{source(tests[0].test)}` ({place})"
-    names = [part.id for part in ast.walk(tests[0].test) if isinstance(part, ast.Name) and is_parameter(scope, part.id)]
+    names = [part.id for part in nodes_of(tests[0].test) if isinstance(part, ast.Name) and is_parameter(scope, part.id)]
     given = at.slice.argument(names[0], found.spot) if len(set(names)) == 1 else None
     if given is None or (isinstance(given[0], ast.Constant) and not is_none(given[0])):
         return f"{why}, which did not hold, or gave None. Look at what decides it."
@@ -231,7 +232,7 @@ def _of_attribute(at: FailingLine, name: str) -> str | None:
         (node.lineno, method.name, node.value)
         for method in owner.body
         if isinstance(method, (ast.FunctionDef, ast.AsyncFunctionDef))
-        for node in ast.walk(method)
+        for node in nodes_of(method)
         if isinstance(node, ast.Assign) and any(variable(item) == name for item in node.targets)
         if not is_none(node.value)
     ]
@@ -258,11 +259,11 @@ def _of_attribute(at: FailingLine, name: str) -> str | None:
 def _is_set_to_none(at: FailingLine, owner: ast.ClassDef, name: str) -> bool:
     """By a method other than __init__, or from outside of the class: it may have had a value."""
     first = next((item for item in owner.body if getattr(item, "name", "") == "__init__"), None)
-    inside = {id(item) for item in ast.walk(first)} if first is not None else set[int]()
+    inside = {id(item) for item in nodes_of(first)} if first is not None else set[int]()
     return any(
         isinstance(target, ast.Attribute) and target.attr == name and is_none(item.value)
         for tree in at.files.values()
-        for item in ast.walk(tree)
+        for item in nodes_of(tree)
         if isinstance(item, ast.Assign) and id(item) not in inside
         for target in item.targets
     )

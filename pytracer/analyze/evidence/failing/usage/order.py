@@ -13,6 +13,7 @@ from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.loops import PLAIN_LOOPS, loops_around
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes
 
 _EMPTY = "got an empty parameter list"
@@ -83,7 +84,7 @@ def _without_gradients(at: FailingLine) -> str | None:
     cuts = {
         f"{at.in_file(file, item.lineno)} (`with {source(item.items[0].context_expr)}`)"
         for file, tree in at.files.items()
-        for method in ast.walk(tree)
+        for method in nodes_of(tree)
         if isinstance(method, ast.FunctionDef) and method.name in ("forward", "__call__")
         for item in own_nodes(method)
         if isinstance(item, ast.With) and _NO_GRAPH.search(ast.unparse(item.items[0].context_expr))
@@ -147,7 +148,7 @@ def _nothing_passes(at: FailingLine) -> str | None:
 def _only_freeze(at: FailingLine) -> str:
     found = [
         item.lineno
-        for item in ast.walk(at.tree)
+        for item in nodes_of(at.tree)
         if isinstance(item, (ast.Assign, ast.Expr)) and re.search(r"requires_grad(?:_\(| = )False", ast.unparse(item))
     ]
     return f"{at.here(found[0])}" if len(found) == 1 else ""
@@ -160,7 +161,7 @@ def _without_update(at: FailingLine) -> str | None:
     loops = loops_around(at.tree, at.line, PLAIN_LOOPS)
     if not loops:
         return None
-    inside = [item for item in ast.walk(loops[-1]) if isinstance(item, (ast.Call, ast.Continue))]
+    inside = [item for item in nodes_of(loops[-1]) if isinstance(item, (ast.Call, ast.Continue))]
     updates = [
         item.lineno
         for item in inside
@@ -179,7 +180,7 @@ def _without_update(at: FailingLine) -> str | None:
         )
     elsewhere = any(
         isinstance(item, ast.Call) and called_name(item) == "update" and source(item.func).startswith(f"{scaler}.")
-        for tree in at.files.values() for item in ast.walk(tree)
+        for tree in at.files.values() for item in nodes_of(tree)
     )  # fmt: skip
     if last is None and not elsewhere:
         return f"No line of this loop calls {scaler}.update(): call it once behind {scaler}.step(optimizer)."
@@ -217,7 +218,7 @@ def _in_two_groups(at: FailingLine) -> str | None:
     groups = found.node if found is not None else call.args[0] if call is not None and call.args else None
     owners = [
         (source(value.func.value), value.lineno)
-        for item in ast.walk(groups or ast.Pass())
+        for item in nodes_of(groups or ast.Pass())
         if isinstance(item, ast.Dict)
         for key, value in zip(item.keys, item.values, strict=True)
         if isinstance(key, ast.Constant) and key.value == "params"
@@ -241,7 +242,7 @@ def _flipped(at: FailingLine) -> str | None:
     """An array that is read backwards."""
     found = {
         item.lineno: source(item)
-        for item in ast.walk(at.tree)
+        for item in nodes_of(at.tree)
         if isinstance(item, (ast.Assign, ast.AnnAssign, ast.Return)) and _FLIPS.search(ast.unparse(item))
         if not re.search(r"copy\(|ascontiguousarray\(|np\.array\(", ast.unparse(item))
     }
@@ -258,7 +259,7 @@ def _flipped(at: FailingLine) -> str | None:
 def _changed_by_itself(at: FailingLine) -> str | None:
     """A checkpointed forward() that sets an attribute that it branches on."""
     found = []
-    for owner in ast.walk(at.tree):
+    for owner in nodes_of(at.tree):
         for method in owner.body if isinstance(owner, ast.ClassDef) else ():
             if (
                 not isinstance(owner, ast.ClassDef)
@@ -275,7 +276,7 @@ def _changed_by_itself(at: FailingLine) -> str | None:
             }
             for item in own_nodes(method):
                 if isinstance(item, (ast.If, ast.IfExp)):
-                    read = {variable(part) for part in ast.walk(item.test)}
+                    read = {variable(part) for part in nodes_of(item.test)}
                     found += [(owner, method, item, name, line) for name, line in sets.items() if name in read]
     if len(found) != 1:
         return None

@@ -22,6 +22,7 @@ from pytracer.analyze.evidence.slicing.wraps import (
     wraps_of_function,
 )
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.recursion_limits import recursion_limit
 from pytracer.analyze.evidence.syntax.scopes import (
     Scope,
@@ -59,7 +60,7 @@ class _Call(msgspec.Struct, frozen=True):
     @property
     def nodes(self) -> list[ast.AST]:
         """Of the line, not of the block that it heads."""
-        return [node for part in parts(self.statement) for node in ast.walk(part)]
+        return [node for part in parts(self.statement) for node in nodes_of(part)]
 
 
 class _Nested(msgspec.Struct, frozen=True):
@@ -208,7 +209,7 @@ def _nested_lambda(files: dict[str, ast.Module], call: _Call) -> _Nested | None:
     made = [node for node in call.nodes if isinstance(node, ast.Lambda)]
     if len(made) != 1 or not isinstance(call.statement, ast.Return) or call.statement.value is not made[0]:
         return None
-    called = (node.func for node in ast.walk(made[0].body) if isinstance(node, ast.Call))
+    called = (node.func for node in nodes_of(made[0].body) if isinstance(node, ast.Call))
     names = [node.id for node in called if isinstance(node, ast.Name) and is_parameter(call.scope, node.id)]
     found = {name: wraps for name in names if (wraps := wraps_of_function(files, call.scope, name))}
     if len(found) != 1:
@@ -347,7 +348,7 @@ def _is_unconditional(call: _Call) -> bool:
         return False
     before = [item for item in call.scope.body if item.lineno < call.statement.lineno]
     leaves = (ast.Return, ast.Raise, ast.Yield, ast.YieldFrom, ast.Try)
-    if any(isinstance(node, leaves) for item in before for node in ast.walk(item)):
+    if any(isinstance(node, leaves) for item in before for node in nodes_of(item)):
         return False
     may = (ast.IfExp, ast.BoolOp, ast.Lambda, ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp)
     return not any(isinstance(node, may) for node in call.nodes)

@@ -22,6 +22,7 @@ from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import calls_on
 from pytracer.analyze.evidence.syntax.constants import is_none
 from pytracer.analyze.evidence.syntax.imports import imported_as
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.replaced_attributes import ReplacedAttribute, replaced_attributes
 from pytracer.analyze.evidence.syntax.scopes import class_around, parameters, qualified_name, scope_of, spans
 from pytracer.analyze.naming import LineWords, short_file
@@ -229,7 +230,7 @@ def _names(tree: ast.Module, file: str, called: ast.expr) -> Sequence[str]:
     if not isinstance(called, ast.Name) or _is_local(tree, called):
         return []
     bound = {getattr(item, "name", None) for item in tree.body} | {
-        part.id for item in tree.body for part in ast.walk(item) if isinstance(part, ast.Name) and _is_stored(part)
+        part.id for item in tree.body for part in nodes_of(item) if isinstance(part, ast.Name) and _is_stored(part)
     }
     if called.id not in bound:
         return [f"builtins.{called.id}"]
@@ -263,5 +264,5 @@ def _text(node: ast.AST) -> str:
 
 def _is_local(tree: ast.Module, called: ast.Name) -> bool:
     """Whether its function has a variable of that name, or one around it."""
-    scopes = [item for item in ast.walk(tree) if isinstance(item, _SCOPES) and spans(item, called.lineno)]
+    scopes = [item for item in nodes_of(tree) if isinstance(item, _SCOPES) and spans(item, called.lineno)]
     return any(called.id in parameters(item) or lines_that_bind(item, called.id) for item in scopes)

@@ -21,6 +21,7 @@ from pytracer.analyze.evidence.syntax.bindings import is_loop_variable, lines_th
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.constants import is_none
 from pytracer.analyze.evidence.syntax.loops import deciding_ifs, loop_around
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 
 _STEPS = re.compile(r"Tried to step (\d+) times\. The specified number of total steps is (\d+)")
 _ROUNDS_DOWN = re.compile(r"//|\bfloor\(|\bint\(")
@@ -135,7 +136,7 @@ def _loads(at: FailingLine, owner: ast.expr) -> Iterator[_Load]:
     """Those that may be of this schedule; a wrapper (Accelerator.load_state(), a loop over objects) loads it, too."""
     own = source(owner).rpartition(".")[2]
     for file, tree in at.files.items():
-        for item in ast.walk(tree):
+        for item in nodes_of(tree):
             if not isinstance(item, ast.Call) or not isinstance(item.func, ast.Attribute):
                 continue
             holder, place = item.func.value, at.in_file(file, item.lineno)

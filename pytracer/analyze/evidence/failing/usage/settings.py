@@ -11,6 +11,7 @@ from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.slicing.spots import Made
 from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 
 _DIVISIBLE = re.compile(r"(?:must|should) be (?:a )?(?:divisible by|multiple of)|not divisible by|is not a multiple of")
 _RUNNING = re.compile(r"running_mean should contain (\d+) elements not (\d+)")
@@ -121,9 +122,9 @@ def _too_large(at: FailingLine) -> str | None:
     dtype, largest = _LARGEST.get(found[1], ("", 0.0)) if found is not None else ("", 0.0)
     if not dtype or at.node is None:
         return None
-    numbers = [item for item in ast.walk(at.node) if (held := _plain(item)) is not None and abs(held) > largest]
+    numbers = [item for item in nodes_of(at.node) if (held := _plain(item)) is not None and abs(held) > largest]
     outer = [item for item in numbers if not any(item is part for other in numbers if other is not item
-                                                 for part in ast.walk(other))]  # fmt: skip
+                                                 for part in nodes_of(other))]  # fmt: skip
     tensors = [name for name in names_in(at.node) if (shape := at.shape(name)) is not None and shape.dtype == dtype]
     if len(outer) != 1 or not tensors:
         return None
@@ -154,7 +155,7 @@ def _only_line(at: FailingLine, pattern: str) -> str:
     """The one simple statement of the file with it."""
     found = {
         item.lineno: source(item)
-        for item in ast.walk(at.tree)
+        for item in nodes_of(at.tree)
         if isinstance(item, ast.stmt) and not hasattr(item, "body") and re.search(pattern, ast.unparse(item))
     }
     return f"line {next(iter(found))}: `{next(iter(found.values()))}`" if len(found) == 1 else ""
@@ -165,7 +166,7 @@ def _scaled_half(at: FailingLine) -> str | None:
     if "Attempting to unscale FP16 gradients" not in at.message:
         return None
     found = sorted(
-        {item.lineno: source(item) for item in ast.walk(at.tree)
+        {item.lineno: source(item) for item in nodes_of(at.tree)
          if isinstance(item, ast.stmt) and not hasattr(item, "body")
          and re.search(r"\.half\(\)|float16", ast.unparse(item))}.items()
     )  # fmt: skip
@@ -200,7 +201,7 @@ def _no_such_device(at: FailingLine) -> str | None:
 
 
 def _calls(node: ast.AST) -> list[ast.Call]:
-    return [item for item in ast.walk(node) if isinstance(item, ast.Call)]
+    return [item for item in nodes_of(node) if isinstance(item, ast.Call)]
 
 
 def _passed(calls: Sequence[ast.Call]) -> list[ast.expr]:

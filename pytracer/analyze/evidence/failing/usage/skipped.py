@@ -15,6 +15,7 @@ from pytracer.analyze.evidence.slicing.callers import mentions
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.leaving import Obstacle, obstacles
 from pytracer.analyze.evidence.syntax.loops import loops_around
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import scope_of, spans_body
 from pytracer.blackbox.environment_names import ENVIRONMENT_NAMES
 
@@ -94,7 +95,7 @@ def _found(at: FailingLine) -> _Skipped | None:
         calls = [
             (file, tree, item)
             for file, tree in at.files.items()
-            for item in ast.walk(tree)
+            for item in nodes_of(tree)
             if isinstance(item, ast.Call) and called_name(item) in (name, undone)
         ]
         gives = [(file, tree, item) for file, tree, item in calls if called_name(item) == name]
@@ -114,14 +115,14 @@ def _may_have_failed(tree: ast.Module, line: int) -> bool:
     """Whether it is in a `try` whose handler goes on, or in a function that is called in one."""
     scope = scope_of(tree, line)
     lines = {line, *(
-        item.lineno for item in ast.walk(tree)
+        item.lineno for item in nodes_of(tree)
         if isinstance(item, ast.Call) and isinstance(scope, _FUNCTIONS) and called_name(item) == scope.name
     )}  # fmt: skip
     return any(
         isinstance(item, ast.Try)
         and any(spans_body(item.body, one) for one in lines)
         and any(not isinstance(handler.body[-1], (ast.Raise, ast.Return)) for handler in item.handlers)
-        for item in ast.walk(tree)
+        for item in nodes_of(tree)
     )
 
 
@@ -156,7 +157,7 @@ def _words(at: FailingLine, file: str, tree: ast.Module, item: Obstacle) -> str:
     if item.around:
         return f"it is reached only where `{item.text}` ({line})"
     handler = next(
-        (part for part in ast.walk(tree) if isinstance(part, ast.ExceptHandler) and part.lineno == item.line), None
+        (part for part in nodes_of(tree) if isinstance(part, ast.ExceptHandler) and part.lineno == item.line), None
     )
     if handler is None:
         return f"`{item.text}` ({line}) leaves before it"
@@ -176,8 +177,8 @@ def _of_environment(
     tree: ast.Module, handler: ast.ExceptHandler, how: type[ast.Load] | type[ast.Store]
 ) -> Iterator[str]:
     """`os.environ["RANK"]` in the `try` of a handler: a KeyError where it is not set; or set by any line."""
-    bodies = [item.body for item in ast.walk(tree) if isinstance(item, ast.Try) and handler in item.handlers]
+    bodies = [item.body for item in nodes_of(tree) if isinstance(item, ast.Try) and handler in item.handlers]
     within = bodies[0] if how is ast.Load else tree.body
-    for part in (node for statement in within for node in ast.walk(statement)):
+    for part in (node for statement in within for node in nodes_of(statement)):
         if isinstance(part, ast.Subscript) and isinstance(part.slice, ast.Constant) and isinstance(part.ctx, how):
             yield from [str(part.slice.value)] if ast.unparse(part.value) in ("os.environ", "environ") else []

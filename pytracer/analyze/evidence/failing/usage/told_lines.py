@@ -19,6 +19,7 @@ from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.slicing.bindings import bindings_of, last_binding
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes
 from pytracer.analyze.known.exceptions import exception_advice, exception_reason
 from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
@@ -169,7 +170,7 @@ def _full_graph(at: FailingLine) -> str | None:
     found = [
         (file, item.value.lineno)
         for file, tree in at.files.items()
-        for item in ast.walk(tree)
+        for item in nodes_of(tree)
         if isinstance(item, ast.keyword) and item.arg == "fullgraph"
         if isinstance(item.value, ast.Constant) and item.value.value is True
     ]

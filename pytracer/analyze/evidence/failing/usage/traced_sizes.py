@@ -19,6 +19,7 @@ from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.recorded import Shape
 from pytracer.analyze.evidence.slicing.bindings import last_binding
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes, scope_of, statement_at
 from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
 from pytracer.report.job import PythonFrame
@@ -131,7 +132,7 @@ def _unrolled(
 
 def _of_input(scope: Scope, node: ast.AST, line: int, levels: int = _LEVELS) -> bool:
     """Whether an expression of Python numbers comes from the size of a tensor: `range(x.size(0))`, `range(n)`."""
-    for item in ast.walk(node):
+    for item in nodes_of(node):
         if isinstance(item, ast.Attribute) and item.attr == "shape":
             return True
         if isinstance(item, ast.Call) and called_name(item) in ("size", "len", "numel"):
@@ -154,7 +155,7 @@ def _bound(scope: Scope, node: ast.AST, line: int) -> Iterator[tuple[int, ast.AS
 
 def _python_number(scope: Scope, node: ast.AST, line: int, name: str = "") -> tuple[int, str] | None:
     """Where a size is handed through int(), len() or the like, which a trace does not follow."""
-    if any(isinstance(item, ast.Call) and called_name(item) in _TO_PYTHON for item in ast.walk(node)):
+    if any(isinstance(item, ast.Call) and called_name(item) in _TO_PYTHON for item in nodes_of(node)):
         return (line, f"{name} = {ast.unparse(node)}" if name else "") if _of_input(scope, node, line) else None
     for inner in names_in(node):
         for bound, value in _bound(scope, ast.Name(inner), line):
@@ -190,7 +191,7 @@ def _short(text: str) -> str:
 def _read(statement: ast.stmt) -> list[str]:
     """Also `output` of `output[i] = x`."""
     found = dict.fromkeys(names_in(statement))
-    for item in ast.walk(statement):
+    for item in nodes_of(statement):
         if isinstance(item, ast.Subscript):
             found |= dict.fromkeys(names_in(item.value))
     return [*found]
@@ -198,7 +199,7 @@ def _read(statement: ast.stmt) -> list[str]:
 
 def _made_constant(scope: Scope, node: ast.AST, line: int) -> tuple[int, str] | None:
     """`torch.FloatTensor(n, m)` with sizes of a tensor; `x.view(int(n), -1)`, `torch.arange(len(x))`."""
-    for item in ast.walk(node):
+    for item in nodes_of(node):
         if not isinstance(item, ast.Call):
             continue
         name = called_name(item)
@@ -241,7 +242,7 @@ def _given(at: FailingLine, old: int, new: int) -> tuple[int, tuple[str, Shape, 
 def _passed(at: FailingLine) -> dict[str, Shape]:
     """The tensors that the failing line calls the traced module with; also what it makes in place."""
     found = dict(at.shapes)
-    for item in ast.walk(at.node) if at.node is not None else ():
+    for item in nodes_of(at.node) if at.node is not None else ():
         if isinstance(item, ast.Call) and called_name(item) in ("rand", "randn", "zeros", "ones"):
             sizes = [_number(at, part) for part in item.args]
             known = [size for size in sizes if size is not None]

@@ -11,6 +11,7 @@ from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
 from pytracer.analyze.evidence.syntax.error_classes import error_constructor, is_error_class
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 
 _LOADS = re.compile(r"/(multiprocess(?:ing)?/(queues|connection|managers|pool)|pickle|copy|torch/serialization)\.py$")
 _LOAD_CALLS = ("load", "loads", "copy", "deepcopy")
@@ -57,7 +58,7 @@ def _raised(at: FailingLine, name: str) -> str:
     raises = [
         (file, item)
         for file, tree in at.files.items()
-        for item in ast.walk(tree)
+        for item in nodes_of(tree)
         if isinstance(item, ast.Raise) and isinstance(item.exc, ast.Call) and called_name(item.exc) == name
     ]
     if len(raises) != 1:
