@@ -2,7 +2,8 @@
 
 What: a process ended, no exception was on its way to the top, no signal had asked it to end shortly before, and its
 black box has the stacks of the thread that asked for the end: os._exit() in Python, or exit() in a native library. With
-status 0 only if others waited for the process in a collective: no launcher takes that for a failure.
+status 0 only if others waited for the process in a collective, or if native code of the program itself called exit()
+below a line of it: no launcher takes that for a failure.
 
 Why it happens: a watchdog of the program calls os._exit(), because a stuck thread would hold up sys.exit(); a library
 prints a message and calls exit() where it could have raised an error, some of them on a thread of their own. The
@@ -29,6 +30,14 @@ import msgspec
 from pytracer._library_files import is_library_file
 from pytracer.analyze.deaths.ending import ending_in_mid_work
 from pytracer.analyze.evidence.ends.exit_condition import exit_condition
+from pytracer.analyze.evidence.ends.library_exits import (
+    LIBC,
+    ExitCondition,
+    exit_caller,
+    function_of,
+    library_condition,
+    own_library_exit,
+)
 from pytracer.analyze.evidence.ends.sent_signals import obeyed
 from pytracer.analyze.evidence.ends.signal_handlers import signal_handler
 from pytracer.analyze.evidence.native.native_stack import frame_words, functions, image_name, own_frames
@@ -42,8 +51,6 @@ from pytracer.analyze.view import JobView, ProcessView
 from pytracer.decode.types.journal import Wait
 from pytracer.report.job import NativeFrame, PythonFrame
 
-_LIBC = re.compile(r"libc[.-]")
-_PYTHON = re.compile(r"(lib)?python\d|_ctypes|libffi")  # the interpreter, and its way into foreign functions
 _STATUS_OF_SIGNALS = 128
 _OPENMP = re.compile(r"(libgomp|libiomp5|libomp)\b")
 _NO_THREAD = (
@@ -56,6 +63,10 @@ _WITH_0 = (
     "Find out why this rank ends there while others go on: with status 0 no launcher reports it. Make all ranks leave "
     "together, after destroy_process_group(); if the line comes after the loop, they had different numbers of batches."
 )
+_IN_LIBRARY = (
+    "Let {0} return an error, such as a null pointer or a negative number, that line {1} makes an exception of: by "
+    "{2} it ends the whole process, and nothing behind line {1} runs.{3} What it printed last says why."
+)
 
 
 class _Call(msgspec.Struct, frozen=True):
@@ -66,6 +77,7 @@ class _Call(msgspec.Struct, frozen=True):
     python: str | None
     child: Wait | None = None  # whose signal the status passes on, as a shell does
     waited: PythonFrame | None = None  # of the main thread, when faulthandler's watchdog ended the process
+    condition: ExitCondition | None = None  # in the source of that library
 
 
 class EndedItself:
@@ -105,7 +117,7 @@ class EndedItself:
             told if told is not None else _advice(view, judgement.found),
             [
                 "why it did: an exit status carries no reason"
-                if told is None and _condition(view, call) is None
+                if told is None and call.condition is None and _condition(view, call) is None
                 else None
             ],
         )
@@ -135,6 +147,12 @@ def _of_watchdog(judgement: Judgement[_Call]) -> Description:
 
 
 def _advice(view: ProcessView, call: _Call) -> str:
+    own = own_library_exit(view)
+    if own is not None:
+        hides = (
+            " With status 0, no shell and no launcher takes that for a failure." if not view.process.exit_code else ""
+        )
+        return _IN_LIBRARY.format(function_of(own[0]), own[1].line, call.function, hides)
     if view.process.exit_code == 0:
         return _WITH_0
     if _OPENMP.search(call.library or ""):
@@ -166,11 +184,13 @@ def _same_call(judgement: Judgement[_Call]) -> object:
 
 def _call(view: ProcessView) -> _Call:
     frames, python = own_frames(view), view.python_frame
-    function = "exit()" if frames and _LIBC.match(image_name(frames[0].image)) else "_exit()"
-    caller = _library(frames)
+    function = "exit()" if frames and LIBC.match(image_name(frames[0].image)) else "_exit()"
+    caller = exit_caller(view)
     where = place_words(python) if python else None
     waited = waiting_frame(view) if _is_watchdog(view) else None
-    return _Call(function, _place(caller) if caller else None, where, _passed_on(view), waited)
+    own = own_library_exit(view)
+    condition = library_condition(own[0]) if own is not None else None
+    return _Call(function, _place(caller) if caller else None, where, _passed_on(view), waited, condition)
 
 
 def _passed_on(view: ProcessView) -> Wait | None:
@@ -187,17 +207,11 @@ def _call_words(call: _Call) -> str:
         if _OPENMP.search(call.library):
             runtime = f"the OpenMP runtime ({call.library})"
             return f"{runtime} called {call.function}{below}, as it does when it cannot create a thread"
-        return f"{call.function} was called in {call.library}{below}"
+        where = f" {call.condition.words}" if call.condition is not None else ""
+        return f"{call.function} was called in {call.library}{where}{below}"
     if call.python is None:
         return f"{call.function} was called on a thread without Python"
     return f"{'os._exit()' if call.function == '_exit()' else call.function} was called at {call.python}"
-
-
-def _library(frames: list[NativeFrame]) -> NativeFrame | None:
-    """The innermost frame that is neither the C library's nor the interpreter's, if the call came from there."""
-    outside = (frame for frame in frames if not _LIBC.match(image_name(frame.image)))
-    first = next(outside, None)
-    return None if first is None or _PYTHON.match(image_name(first.image)) else first
 
 
 def _place(frame: NativeFrame) -> str:

@@ -81,9 +81,27 @@ def test_child_of_multiprocessing_ends_in_order(run: Path) -> None:
     assert verdict(report)[0] == "unknown"
 
 
-def test_status_zero_is_no_death(run: Path) -> None:
+@pytest.mark.parametrize(
+    ("native", "python"),
+    [
+        ((CORE, s.PYTHON), TRAIN),  # os._exit(0)
+        ((CORE, s.LIBC, "/usr/lib/libQt5Core.so.5"), TRAIN),
+        ((CORE, s.LIBC, "/venv/lib/python3.11/site-packages/ray/_raylet.so"), TRAIN),
+        ((CORE, s.LIBC, s.VICTIM), ()),  # a thread of its own, or behind the last line
+    ],
+)
+def test_status_zero_is_no_death(native: Sequence[str], python: list[Frame], run: Path) -> None:
     """A library that ends the process in this way has its stacks shown, and is not blamed."""
-    assert verdict(ended(run, (CORE, s.LIBC, s.VICTIM), TRAIN, 0)) == ("clean", "certain")
+    assert verdict(ended(run, native, python, 0)) == ("clean", "certain")
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_native_code_of_the_program_may_not_end_it_in_mid_work(code: int, run: Path) -> None:
+    """What is behind the line that called it never ran."""
+    report = ended(run, (CORE, s.LIBC, s.VICTIM, s.PYTHON), TRAIN, code)
+    assert verdict(report) == ("exit", "certain")
+    assert "an error, such as a null pointer or a negative number, that line 12 makes an exception of" in advice(report)
+    assert ("takes that for a failure" in advice(report)) == (code == 0)
 
 
 @pytest.mark.parametrize(("code", "passed"), [(139, True), (3, False)])
