@@ -47,6 +47,7 @@ from pytracer.analyze.evidence.native.nesting import (
     only_call,
 )
 from pytracer.analyze.evidence.native.recursion import Cycle, find_cycle
+from pytracer.analyze.evidence.own_code.large_locals import large_local
 from pytracer.analyze.evidence.own_code.own_libraries import is_own_path
 from pytracer.analyze.evidence.phrases import fault_evidence, in_function, python_evidence
 from pytracer.analyze.evidence.slicing.files import program_files
@@ -72,6 +73,7 @@ _LARGER = {
     "python": "threading.stack_size() before the thread is started",
     "openmp": "OMP_STACKSIZE",
 }
+_BY_CREATOR = "whoever creates the thread"
 
 
 class _Cycles(msgspec.Struct, frozen=True):
@@ -195,6 +197,9 @@ def _how(view: ProcessView, cycle: StackCycle | None, python: Cycle[PythonFrame]
     if _depth(view) >= DEEP_FRAMES:
         return f", {depth} deep"
     size, beyond = _stack_bytes(view), _beyond_bytes(view)
+    local = large_local(view)
+    if local is not None:
+        return f": {local.summary}" + (f" of a stack of {size_words(size)}" if size is not None else "")
     only = f", only {depth} deep" if _is_whole(view) else ""
     if beyond > GUARD_BYTES:
         return f"{only}: a frame reaches {size_words(beyond)} below it"
@@ -315,7 +320,7 @@ def _deeper(view: ProcessView) -> str:
     """`` A larger stack holds more in proportion: 8.0 MiB held 45540 frames (`ulimit -s` before the start). ``"""
     size, kind = _stack_bytes(view), view.thread.kind if view.thread else None
     held = f": {size_words(size)} held {count_words(_depth(view), 'frame')}" if size is not None else ""
-    return f"A larger stack holds more in proportion{held} ({_LARGER.get(kind or '', 'whoever creates the thread')})."
+    return f"A larger stack holds more in proportion{held} ({_LARGER.get(kind or '', _BY_CREATOR)})."
 
 
 def _where(view: ProcessView, native: StackCycle | None, python: Cycle[PythonFrame] | None) -> str:
@@ -380,6 +385,9 @@ def _advice(view: ProcessView, cycle: StackCycle | None, python: Cycle[PythonFra
     elif _depth(view) >= DEEP_FRAMES or not own_frames(view):
         first = "Look for very deep recursion in the recorded stacks."
     else:
+        local = large_local(view)
+        if local is not None:
+            return local.advice(_LARGER.get((view.thread.kind if view.thread else None) or "", _BY_CREATOR))
         small = _small_stack_advice(view)
         if small is not None:
             return small

@@ -1,0 +1,61 @@
+"""The local array that a native function takes its stack with, by its source; and look-alikes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pytracer.analyze.evidence.own_code import large_locals as module
+from pytracer.analyze.evidence.own_code.large_locals import large_local
+from pytracer.report.job import NativeFrame, SourceLine
+
+LOW, HIGH = 0x7000_0000, 0x7080_0000  # 8 MiB
+
+
+def crashed(
+    folder: Path, declared: str, monkeypatch: pytest.MonkeyPatch, *, pointer: int = HIGH - 4096, sp: int = LOW - 4096
+) -> Any:
+    """In the line below the declarations of `letterbox()`."""
+    source, library = folder / "letterbox.c", folder / "libletterbox.so"
+    source.write_text(
+        f"#define SIDE 64\nvoid letterbox(int w, int h) {{\n{declared}    use(w);\n}}\n", encoding="utf-8"
+    )
+    library.touch()
+    line = 3 + declared.count("\n")
+    frame = NativeFrame(image=str(library), function="letterbox", lines=[SourceLine(file=str(source), line=line)])
+    monkeypatch.setattr(module, "own_frames", lambda view: [frame])
+    monkeypatch.setattr(module, "stack_bounds", lambda view: (LOW, HIGH))
+    return SimpleNamespace(crash=SimpleNamespace(registers={"rbp": pointer}, sp=sp))
+
+
+@pytest.mark.parametrize(
+    ("declared", "name", "grows"),
+    [
+        ("    float data[w * h * 3];\n", "data", "it grows with `w*h*3`"),
+        ("    char text[80];\n    float data[w];\n", "data", "it grows with `w`"),
+        ("    double table[1024][SIDE][64];\n    char text[80];\n", None, None),  # by a macro within: not counted
+        ("    double table[1024][1024];\n    char text[80];\n", "table", None),
+        ("    char text[80];\n    float rows[SIDE];\n", None, None),  # neither is large
+        ("    float a[w];\n    float b[h];\n", None, None),  # either
+        ("    float *data = malloc(w * h);\n", None, None),
+    ],
+)
+def test_array_is_of_a_size_that_arguments_decide_or_large(
+    declared: str, name: str | None, grows: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only where one of them can be meant."""
+    found = large_local(crashed(tmp_path, declared, monkeypatch))
+    assert (found.array.name if found is not None else None) == name
+    if found is not None:
+        assert (": it grows with" in found.advice("ulimit")) == (grows is not None)
+        assert grows is None or grows in found.advice("ulimit")
+        assert found.summary.endswith("is a local array, and its frame takes 8.0 MiB")
+
+
+def test_frame_pointer_of_another_use_says_no_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Optimized code without arrays of unknown size keeps any value in rbp."""
+    found = large_local(crashed(tmp_path, "    double a[1024][1024];\n", monkeypatch, pointer=7))
+    assert found is not None and found.summary.endswith("(letterbox.c:3) is a local array")
