@@ -16,6 +16,7 @@ from pytracer.analyze.evidence.ends.sent_signals import deadly_signal
 from pytracer.analyze.evidence.syntax.calls import keyword_value
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
+from pytracer.analyze.evidence.waits.unread_tasks import UnreadTask, unread_task
 from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait
 from pytracer.analyze.evidence.waits.waits import end_of, main_stack, program_stack, wait_of
 from pytracer.analyze.kin import children_of
@@ -41,6 +42,8 @@ _RAISES = (
 class LostTask(msgspec.Struct, frozen=True):
     """`others`: workers of the pool that had ended so, too. `at`: the program's line, and `call` what it called there.
 
+    `unread`: where the worker could not even read the task.
+
     `first`: whether that was the pool's initializer, so that each worker ends before its first task.
     """
 
@@ -52,7 +55,8 @@ class LostTask(msgspec.Struct, frozen=True):
     call: str | None
     first: bool
     left: tuple[ProcessView, ...]
-    """Workers of the process that asked for their end, by a status that is not 0."""
+    """Workers of the process that asked for their end, by a status that is not 0, or could not read their task."""
+    unread: UnreadTask | None = None
 
     @property
     def words(self) -> str:
@@ -63,6 +67,8 @@ class LostTask(msgspec.Struct, frozen=True):
             if self.first
             else "and a pool never gets the result of a task whose worker has ended"
         )
+        if self.unread is not None:
+            return f"its worker {self._name} {self._ended}{self._before}{gone}{self.unread.why}"
         return f"its worker {self._name} {self._ended}{self._before}{gone}, {result}"
 
     @property
@@ -78,6 +84,8 @@ class LostTask(msgspec.Struct, frozen=True):
     @property
     def _ended(self) -> str:
         number = self.worker.process.signal
+        if self.unread is not None:
+            return f"could not read its task ({self.unread.error})"
         at = f" at {place_words(self.at)}" if self.at is not None else ""
         if number is not None:
             return f"had died of {signal_name(number)}{at}"
@@ -87,6 +95,8 @@ class LostTask(msgspec.Struct, frozen=True):
     @property
     def advice(self) -> str:
         """What the task should do in place of that."""
+        if self.unread is not None:
+            return f"{self.unread.advice} {_RAISES}"
         if self.worker.process.signal is None and self.at is None:
             return (
                 "Look for sys.exit(), exit(), quit() or os._exit() in what the function of the pool calls, and raise "
@@ -138,9 +148,11 @@ def lost_task(job: JobView, view: ProcessView, wait: ProcessWait) -> LostTask | 
     at = next((frame for frame in stack if not is_library_file(frame.file)), None)
     inside = [*_of_task(stack)]
     at = at if at in inside else None
-    left = tuple(item for item in workers if item.process.status_kind == "exited" and item.process.exit_code)
+    unread = unread_task(first, view)
+    left = tuple(item for item in workers if _asked_for_its_end(item) or unread_task(item, view) is not None)
     is_first = _is_initializer(view, wait, inside)
-    return LostTask(first, view, wait, len(gone) - 1, at, exit_call(first.process.snapshot, at), is_first, left)
+    call = exit_call(first.process.snapshot, at)
+    return LostTask(first, view, wait, len(gone) - 1, at, call, is_first, left, unread)
 
 
 def lost_tasks(job: JobView, views: Sequence[ProcessView]) -> list[LostTask]:
@@ -186,7 +198,13 @@ def _in_a_task(parent: ProcessView, view: ProcessView) -> bool:
     if process.signal is not None:
         sent = deadly_signal(view)
         return sent is None or sent.sender_pid != parent.process.snapshot.pid
+    if unread_task(view, parent) is not None:
+        return True
     return process.status_kind == "exited" and (bool(process.exit_code) or bool([*_of_task(_stack_of(view))]))
+
+
+def _asked_for_its_end(view: ProcessView) -> bool:
+    return view.process.status_kind == "exited" and bool(view.process.exit_code)
 
 
 def _is_of_left_pool(view: ProcessView, workers: Sequence[ProcessView], parent: ProcessView, until: int) -> bool:

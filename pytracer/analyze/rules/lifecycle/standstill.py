@@ -40,8 +40,8 @@ the thread that spawned it ends. recv() of a pipe gets no EOFError while its own
 and two ends that both call recv() wait for each other. An OSError ends a pool's thread that receives results, such as
 of a tensor whose worker has ended; another error there ends it with a traceback, such as of a task's exception whose
 class cannot be called with its `args` alone: what was raised, or which task returned it, and its constructor are named
-then. A task of a multiprocessing pool is lost when its worker ends by sys.exit(), os._exit() or a signal; so is what a
-worker should have put into a queue that its parent asks.
+then. A task of a multiprocessing pool is lost when its worker ends by sys.exit(), os._exit() or a signal, or cannot
+read it; so is what a worker should have put into a queue that its parent asks.
 
 What to do: OpenMP: start children by spawn or forkserver, or call torch.set_num_threads(1) before the first operator of
 the parent. Locks: take them in one order, and none in `__del__`. RPC: do not wait inside of a call, or have more
@@ -146,6 +146,7 @@ _CONFIDENCE: dict[WaitKind, Confidence] = {
     "gil": "possible",
 }
 _FOR_EVER: tuple[WaitKind, ...] = ("forked-openmp", "forked-lock", "forked-notice", "forked-tasks", "forked-native")
+_IN_A_TASK = {False: "ended inside of a task of the pool", True: "could not read its task of the pool"}
 _LONG = 200  # characters of a headline before its end
 _HOW_LONG = "how long it had waited: the stacks are of the moment of the signal"
 _THREADS = "which threads the library had in the parent and in the child"
@@ -196,7 +197,7 @@ class Standstill:
             view, found = stood
             explains = (
                 *((item.view, "was ended while it stood still") for item in suspects),
-                *((item, "ended inside of a task of the pool") for item in left.values()),
+                *((item, _IN_A_TASK[item.raised]) for item in left.values()),
                 *((item, "ended itself, and left its parent waiting") for item in exits.values()),
             )
             confidence = _confidence(view, found, suspects)
