@@ -14,6 +14,7 @@ from pytracer.analyze.collectives.description import place_of
 from pytracer.analyze.collectives.differing_bounds import equal_heads
 from pytracer.analyze.collectives.fresh_losses import FreshLoss, fresh_loss
 from pytracer.analyze.collectives.frozen_buckets import frozen_bucket
+from pytracer.analyze.collectives.guarded_calls import guarded_call
 from pytracer.analyze.collectives.left_out_calls import LeftOut, left_out, left_out_in_line
 from pytracer.analyze.collectives.library_calls import library_call
 from pytracer.analyze.collectives.matching import GroupMatch, Mismatch
@@ -155,6 +156,10 @@ class _Counts(msgspec.Struct, frozen=True):
                 "each round, with zeros or another neutral value, or all leave out the same round (all_reduce() the "
                 "flag).",
             )
+        by_one = rare is not behind and abs(self.of_rare[0] - self.of_rare[1]) == 1
+        guarded = guarded_call(rare.view, rare.way, here) if by_one else None
+        if guarded is not None:
+            return LeftOut(guarded.subject(behind.name), f"{guarded.advice(behind.name, other)} Otherwise: {rounds}")
         return LeftOut(
             fact,
             f"{other}: see whether {often.name} skips it (an early return, a `continue`, an error that is caught): all "
