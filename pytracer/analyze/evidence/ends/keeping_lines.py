@@ -33,6 +33,12 @@ _WITHOUT_GRAPH = ("detach", "numpy", "data")
 _NO_GRAPH = ("no_grad", "inference_mode")
 _FORWARD = ("forward", "__call__")
 _REDUCES = ("mean", "sum", "norm", "max", "min", "prod")
+# Functions of tensors, and methods, that give one with a graph; indices and comparisons have none.
+_WITH_GRAPH = frozenset(
+    {"mean", "sum", "norm", "abs", "pow", "square", "sqrt", "exp", "log", "log10", "cpu", "to", "float", "double"}
+    | {"mse_loss", "l1_loss", "smooth_l1_loss", "nll_loss", "kl_div", "cross_entropy", "binary_cross_entropy"}
+    | {"binary_cross_entropy_with_logits", "softmax", "log_softmax", "sigmoid", "tanh", "clamp", "squeeze", "criterion"}
+)
 _LOSSES = ("cross_entropy", "binary_cross_entropy", "binary_cross_entropy_with_logits", "criterion")
 _INIT = "__init__"
 _FREES = ("backward", "grad", "manual_backward")
@@ -166,6 +172,8 @@ def _stores(made: _Made) -> Iterator[_Kept]:
                 names = (text,)
             elif isinstance(value, ast.Call) and called_name(value) not in _WITHOUT_GRAPH:
                 graphs = (text,)
+        if isinstance(node, ast.AugAssign) and not names and not graphs and _has_graph(value, derived - numbers):
+            graphs = (shortened(ast.unparse(value), _QUOTED),)
         if names or (graphs and not _without_graph(made, node)):
             yield _Kept(made, node, container, names, graphs)
 
@@ -224,6 +232,22 @@ def held_by(value: ast.expr) -> Iterator[tuple[str, bool]]:
         elif isinstance(value.func, ast.Name) and value.func.id == "dict":
             for part in value.keywords:
                 yield from held_by(part.value)
+
+
+def _has_graph(value: ast.expr, derived: frozenset[str]) -> bool:
+    """Whether a sum, a product or a mean of what the round makes is a tensor with a graph of it."""
+    if isinstance(value, ast.Name):
+        return value.id in derived
+    if isinstance(value, ast.BinOp):
+        return _has_graph(value.left, derived) or _has_graph(value.right, derived)
+    if isinstance(value, ast.UnaryOp):
+        return not isinstance(value.op, ast.Not) and _has_graph(value.operand, derived)
+    if isinstance(value, ast.Call):
+        name, owner = called_name(value) or "", value.func.value if isinstance(value.func, ast.Attribute) else None
+        if name not in _WITH_GRAPH:
+            return False
+        return any(_has_graph(item, derived) for item in (*value.args, *([owner] if owner is not None else [])))
+    return False
 
 
 def _is_number(value: ast.expr) -> bool:

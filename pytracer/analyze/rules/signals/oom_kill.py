@@ -23,6 +23,7 @@ from pytracer.analyze.evidence.ends.memory_holders import holder_advice, holder_
 from pytracer.analyze.evidence.ends.oom import OomTrace, killed_by_sigkill, oom_trace
 from pytracer.analyze.evidence.ends.sigkill import elimination, other_candidates
 from pytracer.analyze.evidence.ends.signal_senders import sender_is_sure
+from pytracer.analyze.evidence.ends.worker_caches import worker_cache
 from pytracer.analyze.evidence.phrases import collective_evidence, python_evidence
 from pytracer.analyze.kin import parent_of
 from pytracer.analyze.naming import introduction, name_words
@@ -63,17 +64,19 @@ class OomKill:
     def describe(self, job: JobView, judgement: Judgement[OomTrace]) -> Description:
         """See Rule."""
         view = judgement.views[0]
-        ended = _ENDED[judgement.confidence]
+        ended, cache = _ENDED[judgement.confidence], worker_cache(job, view)
         return Description(
             f"{introduction(judgement.views)}{_worker_words(job, view)} {ended} by the kernel's OOM killer"
-            f"{_limit_words(judgement.found)}.",
+            f"{_limit_words(judgement.found)}{f'; {cache.words}' if cache is not None else ''}.",
             [
                 *holder_evidence(job, view),
                 *elimination(job, view, judgement.found),
                 python_evidence(view),
                 collective_evidence(judgement.views),
             ],
-            _ADVICE.format(_WITH_LOADER if _has_loader(job) else _WITHOUT_LOADER) + holder_advice(view),
+            cache.advice(None)
+            if cache is not None
+            else _ADVICE.format(_WITH_LOADER if _has_loader(job) else _WITHOUT_LOADER) + holder_advice(view),
             [None if judgement.confidence == "certain" else "the kernel's own word that it ended this process"],
         )
 

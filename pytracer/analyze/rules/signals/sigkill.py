@@ -34,7 +34,7 @@ from __future__ import annotations
 import re
 
 from pytracer._library_files import is_library_file
-from pytracer._text import uncapital
+from pytracer._text import capital, uncapital
 from pytracer.analyze.evidence.ends.exit_condition import condition_at
 from pytracer.analyze.evidence.ends.keeping_lines import KeepingLine
 from pytracer.analyze.evidence.ends.memory_holders import Holding, heavy_holding, holder_evidence, keeper
@@ -44,6 +44,7 @@ from pytracer.analyze.evidence.ends.sent_signals import deadly_signal
 from pytracer.analyze.evidence.ends.sigkill import elimination, other_candidates, time_limit_of_parent
 from pytracer.analyze.evidence.ends.signal_senders import chain_words, noted_evidence, sender_is_sure, senders_words
 from pytracer.analyze.evidence.ends.timer_threads import timer_thread
+from pytracer.analyze.evidence.ends.worker_caches import is_about_memory, worker_cache
 from pytracer.analyze.evidence.limits.ended import CpuLimit, LostTask, cpu_limit, lost_pattern, lost_task
 from pytracer.analyze.evidence.limits.slow_patterns import SlowPattern
 from pytracer.analyze.evidence.phrases import collective_evidence, python_evidence
@@ -63,6 +64,7 @@ _CHECK = "Check the OOM killer (dmesg, memory.events of the cgroup), then the sc
 
 
 _MEMORY = " A watchdog of memory (a container's, earlyoom, a program of yours) ends the process that holds the most: "
+_IF_MEMORY = " If memory was short: "
 _WATCHES = "If it watches memory: "
 _KEPT = "look at what keeps the tensors of the line that is named."
 
@@ -119,6 +121,7 @@ class Sigkill:
         held, keeps = _held(view)
         lost = lost_task(job, view)
         refuted = trace is not None and trace.excluded
+        cache = worker_cache(job, view) if held is None and not refuted else None
         but = ", and not by the kernel's OOM killer" if refuted else ""
         return Description(
             f"{introduction(judgement.views)} was ended by SIGKILL{but}{_held_words(held, keeps)}{_lost_words(lost)}.",
@@ -130,6 +133,7 @@ class Sigkill:
             ],
             (_ask(job, view) if refuted else _CHECK)
             + (f"{_MEMORY}{_kept(keeps)}" if held else "")
+            + (f"{_IF_MEMORY}{uncapital(cache.advice(None))}" if cache is not None else "")
             + (f" {lost.advice}" if lost is not None else ""),
             [
                 "who sent SIGKILL: it leaves no trace in the process and carries no sender",
@@ -267,7 +271,16 @@ def _describe_sender(job: JobView, judgement: Judgement[OomTrace | None]) -> Des
     if group is not None:
         words, first, blameless = f"{words}{group.words}", group.advice, None
     more = _SLOW if _was_loading(view) else blameless
-    more = f"{_WATCHES}{_kept(keeps)}" if held is not None else more
+    watches = below is not None and is_about_memory(below)
+    cache = worker_cache(job, view) if watches and keeps is None else None
+    if held is not None:
+        more = f"{'' if watches and keeps is not None else _WATCHES}{_kept(keeps)}"
+    if cache is not None:
+        words, more = f"{words}; {cache.words}", cache.advice(None)
+    elif watches and held is None:
+        more = None  # what it held is not known
+    if watches and more is not None:
+        first, more = capital(more), f"The limit is that of {at}{f', {below}' if at else ''}."
     return Description(
         f"{introduction(judgement.views)} {words}{_held_words(held, keeps)}.",
         [

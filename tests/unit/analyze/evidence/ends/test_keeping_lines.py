@@ -100,6 +100,12 @@ def found(folder: Path, source: str) -> KeepingLine | None:
             "kept = []\ndef check(x):\n    value = model(x).pow(2).mean()  # made\n    kept.append(value)\n",
             "line 4 keeps each `value` with its graph",
         ),
+        (
+            EVALUATION.format(head="if True:", store='results["mse"] += ((out - y) ** 2).mean() * len(x)').replace(
+                "total, seen = 0, []", 'results = {"mse": 0}'
+            ),
+            "line 8 adds up `((out - y) ** 2).mean() * len(x)` with the graphs of all rounds",
+        ),
         (FORWARD.format(store="out"), "line 10 keeps each `out` in `kept`"),
         ("cache = {}\nfor n in order:\n    cache[n] = load(n)  # made\n", "that line keeps each `load(n)` in `cache`"),
     ],
@@ -128,6 +134,9 @@ def test_line_that_keeps_results_is_named(source: str, subject: str, tmp_path: P
         SUM.format(value="criterion(model(x)).detach()"),
         EVALUATION.format(head="if True:", store="total += loss.item()"),
         EVALUATION.format(head="if True:", store="total += loss\n            train(loss)"),
+        EVALUATION.format(head="if True:", store="total += (out.argmax(1) == y).sum()"),  # no graph
+        EVALUATION.format(head="if True:", store="total += out.mean().item() * len(x)"),
+        EVALUATION.format(head="with torch.no_grad():", store="total += (out - y).abs().mean()"),
         EVALUATION.format(head="if True:", store="seen = []\n            seen.append(out)"),
         ATTRIBUTE.format(other="reset"),
         FORWARD.format(store="out.mean().item()"),

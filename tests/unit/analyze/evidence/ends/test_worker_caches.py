@@ -1,0 +1,115 @@
+"""What a dataset keeps of each sample in every worker, by its source; and datasets that keep nothing, or bound it."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pytracer.analyze.evidence.ends import worker_caches as module
+from pytracer.analyze.evidence.ends.worker_caches import WorkerCache, is_about_memory, worker_cache
+from pytracer.report.job import PythonFrame
+
+DATASET = """class Pages(Dataset):
+    def __init__(self, folder):
+        self.folder = folder
+        self.images = {made}
+        self.stats = Stats()
+    def __len__(self):
+        return len(self.images)
+    def load(self, index):
+        image = np.load(self.folder / f"{{index}}.npy")
+        {store}
+        return image
+    def __getitem__(self, index):
+        return {get}
+    def reset(self):
+        {reset}
+"""
+
+
+def found_in(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    store: str = "self.images[index] = image",
+    made: str = "[None] * 900",
+    get: str = "self.load(index)",
+    reset: str = "pass",
+    dataset: str | None = "Pages",
+) -> WorkerCache | None:
+    """Of a worker whose parent failed in that file."""
+    file = folder / "data.py"
+    file.write_text(DATASET.format(store=store, made=made, get=get, reset=reset), encoding="utf-8")
+    snapshot = SimpleNamespace(argv=(), created_wall_ns=time.time_ns() + 10**9, threads=(), pid=1)
+    frame = PythonFrame(function="train", file=str(file), line=1)
+    parent = SimpleNamespace(
+        process=SimpleNamespace(snapshot=snapshot), exception_stack_of_program=[frame], python_stack=[]
+    )
+    monkeypatch.setattr(module, "parent_of", lambda job, view: parent)
+    worker = SimpleNamespace(dataset=dataset, num_workers=4) if dataset is not None else None
+    view: Any = SimpleNamespace(process=SimpleNamespace(snapshot=SimpleNamespace(worker=worker)))
+    return worker_cache(None, view)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("store", "made"),
+    [
+        ("self.images[index] = image", "[None] * 900"),
+        ("self.images[index] = (image, image.shape)", "{}"),
+        ("self.images.append(image)", "[]"),
+        ("self.images.setdefault(index, image)", "{}"),
+    ],
+)
+def test_cache_of_the_samples_is_one_for_each_worker(
+    store: str, made: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a method that __getitem__ calls."""
+    found = found_in(tmp_path, monkeypatch, store=store, made=made)
+    assert found is not None
+    assert found.words == "each worker keeps what it loads in a `self.images` of its own (data.py:10)"
+    advice = found.advice(None)
+    assert "Pages keeps what it loads, in each of 4 workers for itself" in advice and f"`{store}`" in advice
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"store": "self.images[index] = index"},  # numbers
+        {"store": "self.images[index] += 1"},
+        {"store": "self.count = len(image)"},
+        {"store": "images = {}; images[index] = image"},  # of one call
+        {"made": "LRUCache(maxsize=64)"},
+        {"made": "np.memmap(path)"},
+        {"made": "manager.dict()", "store": "self.images[index] = image if len(self.images) < 9 else None"},
+        {"reset": "self.images = {}"},
+        {"reset": "self.images.clear()"},
+        {"reset": "del self.images[0]"},
+        {"get": "np.load(self.files[index])"},  # nobody calls load() for a sample
+        {"dataset": "Other"},
+        {"dataset": None},  # no worker of a DataLoader
+    ],
+)
+def test_dataset_that_keeps_nothing_of_its_samples_is_not_named(
+    change: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or that bounds what it keeps."""
+    assert found_in(tmp_path, monkeypatch, **change) is None
+
+
+@pytest.mark.parametrize(
+    ("condition", "memory"),
+    [
+        ("where `job.memory_info().rss > limit * 2 ** 20` holds (line 20)", True),
+        ("where `sum(used) + p.memory_full_info().pss > self.limit` holds (line 30)", True),
+        ("where `virtual_memory().percent > 90` holds (line 4)", True),
+        ("where `time.time() - started > self.timeout` holds (line 7)", False),
+        ("where `progress < least` holds (line 7)", False),
+    ],
+)
+def test_condition_of_a_watchdog_of_memory(condition: str, memory: bool) -> None:
+    """By what it asks for."""
+    assert is_about_memory(condition) == memory
