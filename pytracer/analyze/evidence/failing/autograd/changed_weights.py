@@ -11,12 +11,13 @@ from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import passed_values
-from pytracer.analyze.evidence.syntax.loops import PLAIN_LOOPS, loops_around
+from pytracer.analyze.evidence.syntax.loops import PLAIN_LOOPS, last_of, loops_around
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
-from pytracer.analyze.evidence.syntax.scopes import own_nodes
+from pytracer.analyze.evidence.syntax.scopes import own_nodes, spans, spans_body
 
 _HOPS = 3
+_LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _IN_PLACE = "modified by an inplace operation"
 
 
@@ -143,13 +144,23 @@ def _hands_on(at: FailingLine, call: ast.Call, spot: Spot, optimizer: str) -> bo
 
 
 def _of_other_branch(spot: Spot, call: ast.Call) -> bool:
-    """Below an `if` or in a handler that the frame's line is not in."""
+    """In another arm than the frame's line, in a handler, or in a branch of an `if` that leaves before that line.
+
+    Any other branch may have run: the parameter was changed, and by that optimizer.
+    """
     kinds = (ast.If, ast.Try, ast.ExceptHandler, ast.IfExp)
     around = [item for item in nodes_of(spot.scope) if isinstance(item, kinds)]
-    return any(
-        item.lineno <= call.lineno <= (item.end_lineno or 0) and not item.lineno <= spot.line <= (item.end_lineno or 0)
-        for item in around
-    )
+    return any(_is_apart(item, call.lineno, spot.line) for item in around)
+
+
+def _is_apart(item: ast.If | ast.Try | ast.ExceptHandler | ast.IfExp, step: int, line: int) -> bool:
+    if not isinstance(item, ast.If):
+        end = item.end_lineno or 0
+        return item.lineno <= step <= end and not item.lineno <= line <= end
+    mine = next((arm for arm in (item.body, item.orelse) if spans_body(arm, step)), None)
+    if mine is None:
+        return False  # in its condition
+    return not spans_body(mine, line) if spans(item, line) else isinstance(last_of(mine), _LEAVES)
 
 
 def _in_round_before(at: FailingLine, optimizer: str) -> int | None:
