@@ -202,9 +202,18 @@ def _most_first(sides: Sequence[Sequence[Join]]) -> tuple[tuple[Join, ...], ...]
 @lru_cache(maxsize=4096)
 def _host_of(name: str | None, own: str) -> str | None:
     """The host that a MASTER_ADDR names: a loopback address is each host's own."""
-    if not name:
-        return None
+    if not name or is_loopback(name):
+        return own.split(".")[0] if name else None
     try:
-        return own.split(".")[0] if ipaddress.ip_address(name).is_loopback else name
+        ipaddress.ip_address(name)
     except ValueError:
-        return (own if name == "localhost" else name).split(".")[0]
+        return name.split(".")[0]
+    return name
+
+
+def is_loopback(name: str | None) -> bool:
+    """Whether an address means each host itself."""
+    try:
+        return name == "localhost" or (name is not None and ipaddress.ip_address(name).is_loopback)
+    except ValueError:
+        return False

@@ -58,14 +58,14 @@ def environment_setting(snapshot: Snapshot, at: PythonFrame | None, name: str) -
     return (computed[0].lineno, _shown(computed[0])) if len(found) == len(computed) == 1 else None
 
 
-def spawned_words(snapshot: Snapshot, at: PythonFrame | None) -> str:
-    """`; line 31 starts `args.gpus` processes`, where one call of mp.spawn() is in the file."""
+def spawned(snapshot: Snapshot, at: PythonFrame | None) -> tuple[int, str] | None:
+    """`31, args.gpus`: the line of the only call of mp.spawn() in the file, and how many processes it asks for."""
     tree = syntax_tree(snapshot, at)
     found = []
     for item in nodes_of(tree) if tree is not None else ():
         if isinstance(item, ast.Call) and called_name(item) in _SPAWN:
             found += [word.value for word in item.keywords if word.arg == "nprocs"]
-    return f"; line {found[0].lineno} starts nprocs=`{_shown(found[0])}`" if len(found) == 1 else ""
+    return (found[0].lineno, _shown(found[0])) if len(found) == 1 else None
 
 
 def _argument(tree: ast.Module, line: int, name: str) -> ast.expr | None:

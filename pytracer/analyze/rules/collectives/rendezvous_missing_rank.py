@@ -23,8 +23,8 @@ from pytracer._library_files import is_library_file
 from pytracer._text import capital, count_words, span_words, time_words
 from pytracer.analyze.collectives.absent_ranks import at_its_end
 from pytracer.analyze.collectives.matching import STOOD_NS
-from pytracer.analyze.collectives.rendezvous import Join, find_mismatch, met_with, open_joins
-from pytracer.analyze.collectives.world_size import spawned_words, world_size_source
+from pytracer.analyze.collectives.rendezvous import Join, find_mismatch, is_loopback, met_with, open_joins
+from pytracer.analyze.collectives.world_size import spawned, world_size_source
 from pytracer.analyze.deaths.attribution import symptom_evidence
 from pytracer.analyze.deaths.ending import asked_to_end
 from pytracer.analyze.evidence.waits.waits import was_asleep
@@ -130,12 +130,16 @@ def _judge_missing(job: JobView, waiting: tuple[Join, ...], missing: tuple[int, 
 def _describe_missing(job: JobView, join: Join, missing: tuple[int, ...]) -> Description:
     there = met_with(job, join)
     ranks, count = sorted({item.data.rank for item in there if item.data.rank is not None}), len(there)
-    size, caller = join.data.world_size or 0, join.data.caller
-    at = f" at {place_words(PythonFrame(caller.function, caller.file, caller.line))}" if caller is not None else ""
-    given = "world_size=" if "world_size" in join.data.passed else "WORLD_SIZE="
+    size, caller = join.data.world_size or 0, _caller(join)
+    at = f" at {place_words(caller)}" if caller is not None else ""
+    given = f"{_size_name(join)}="
+    source, started = _size_source(join), spawned(join.view.process.snapshot, _caller(join))
+    what = f", by {source}" if source is not None else ""
+    by = f", of which line {started[0]} started {count} (nprocs=`{started[1]}`)" if started is not None else ""
+    local = is_loopback(join.data.master_addr)
     return Description(
         f"{capital(span_words(ranks))} waited {time_words(join.waited_ns)} in init_process_group(){at} for a job of "
-        f"{size} ranks, and no process of {span_words(missing)} was recorded.",
+        f"{size} ranks{what}{by}, and no process of {span_words(missing)} was recorded.",
         [
             Evidence(
                 "rank-state",
@@ -148,21 +152,32 @@ def _describe_missing(job: JobView, join: Join, missing: tuple[int, ...]) -> Des
         f"{_size_words(join, size)}{count_words(count, 'process')} called it: start as many processes "
         "(mp.spawn(nprocs=...), torchrun, one srun task for each), or make "
         f"{given.rstrip('=')} the number of those that are started. If {span_words(missing)} "
-        "should run on other hosts, start them there with the same MASTER_ADDR and MASTER_PORT.",
-        ["the processes of other hosts, whose recordings are not here"],
+        f"should run on other hosts, start them there with the same MASTER_ADDR and MASTER_PORT"
+        f"{f': not {join.data.master_addr}, which is each host itself' if local else ''}.",
+        [None if local else "the processes of other hosts, whose recordings are not here"],
         has_place=True,
     )
 
 
 def _size_words(join: Join, size: int) -> str:
     """``world_size` is `int(os.environ['SLURM_NTASKS'])` (line 14), here 32, and `."""
-    given = "world_size" if "world_size" in join.data.passed else "WORLD_SIZE"
-    caller = join.data.caller
-    at = PythonFrame(caller.function, caller.file, caller.line) if caller is not None else None
-    source = world_size_source(join.view.process.snapshot, at, given)
-    spawned = spawned_words(join.view.process.snapshot, at)
+    source, started = _size_source(join), spawned(join.view.process.snapshot, _caller(join))
     made = f" is {source}, here {size}" if source is not None else f" is {size}"
-    return f"{given}{made}{spawned}, and "
+    starts = f"; line {started[0]} starts nprocs=`{started[1]}`" if started is not None else ""
+    return f"{_size_name(join)}{made}{starts}, and "
+
+
+def _size_source(join: Join) -> str | None:
+    return world_size_source(join.view.process.snapshot, _caller(join), _size_name(join))
+
+
+def _size_name(join: Join) -> str:
+    return "world_size" if "world_size" in join.data.passed else "WORLD_SIZE"
+
+
+def _caller(join: Join) -> PythonFrame | None:
+    caller = join.data.caller
+    return PythonFrame(caller.function, caller.file, caller.line) if caller is not None else None
 
 
 def _had_not_called(view: ProcessView, first_ns: int) -> bool:

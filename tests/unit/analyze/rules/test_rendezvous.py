@@ -232,6 +232,25 @@ def test_ranks_that_were_never_started_are_named(run: Path) -> None:
     assert "WORLD_SIZE is 3, and 2 processes called it: start as many processes" in advice(report)
 
 
+@pytest.mark.parametrize(("address", "local"), [("127.0.0.1", True), ("localhost", True), ("10.0.0.7", False)])
+def test_other_hosts_cannot_come_to_a_loopback_address(address: str, local: bool, run: Path) -> None:
+    """Then their recordings are not what is missing."""
+    boxes = [
+        Box(pid=101 + n, ppid=100)
+        .at(10)
+        .rendezvous(n, 4, master_addr=address)
+        .at(6001 + n)
+        .exception(STORE_ERROR, LOST, STACK)
+        .exit(1)
+        for n in range(2)
+    ]
+    write_run(run, agent((101, {"exit_code": 1}), (102, {"exit_code": 1}), at=8000, code=1), *boxes)
+    report = build_report(load_job(run, symbols=False))
+    assert (f"not {address}, which is each host itself" in advice(report)) == local
+    found = finding(report, LATE)
+    assert found is not None and ("the processes of other hosts" in " ".join(found.missing or [])) == (not local)
+
+
 def test_rank_that_its_parent_ended_at_the_time_limit_counts_as_well(run: Path) -> None:
     """Only one of the two gave up by itself; the other one's call had not returned either."""
     boxes = [Box(pid=101 + n, ppid=100).at(10).rendezvous(n, 4).at(6001 + n) for n in range(2)]
@@ -271,7 +290,8 @@ def test_time_limit_that_finds_a_rank_waiting_for_others(since: int, inside: boo
     waited = inside and since == 10
     assert (verdict(report) == ("missing-rank", "likely")) == waited
     if waited:
-        assert "for a job of 32 ranks, and no process of ranks 1-31 was recorded" in summary(report)
+        by = "by `int(os.environ['SLURM_NTASKS'])` (line 2)"
+        assert f"for a job of 32 ranks, {by}, and no process of ranks 1-31 was recorded" in summary(report)
         assert advice(report).startswith(
             "world_size is `int(os.environ['SLURM_NTASKS'])` (line 2), here 32, and 1 process called it"
         )
