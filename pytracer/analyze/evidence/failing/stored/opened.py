@@ -98,7 +98,7 @@ def broken_file(at: FailingLine) -> str | None:
     if file.kind == "html":
         return (
             f"The file that line {at.line} reads begins with '<': it is a web page or XML, as a download saves a login "
-            "page or an error under that name. Open it in a text editor, and download the file itself anew."
+            "page or an error under that name. Open it in a text editor; delete it, and download the file itself anew."
         )
     since = (
         f", changed {file.age_seconds} s ago" if file.age_seconds is not None and file.age_seconds < _JUST_NOW else ""
