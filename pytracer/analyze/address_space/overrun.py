@@ -25,6 +25,7 @@ from pytracer.decode.types.snapshot import Crash, Holder, Mapping, PythonFrame, 
 
 PAGE_BYTES = 4096
 _ARENA_BYTES = 64 << 20  # glibc, malloc/arena.c: HEAP_MAX_SIZE
+_HEADER_BYTES = 16  # of a block of malloc(), before its first byte
 _LARGEST_ACCESS_BYTES = 64
 _LEAST_STRIDE_BYTES, _MOST_STRIDE_BYTES, _LEAST_STEPS = 16, PAGE_BYTES, 64  # fewer steps may be an accident
 _HALF, _SLACK_BYTES = 1 << 63, 256  # a compiler may count from a few elements before
@@ -218,11 +219,8 @@ def oversized_bytes(crash: Crash, place: Place) -> int | None:
     storage = place.storage
     if storage is None or not storage.base <= place.addr < storage.base + storage.nbytes:
         return None
-    usable = sorted((item for item in crash.mappings if "r" in item.permissions), key=lambda item: item.start)
-    end = storage.base
-    for item in usable:
-        if item.start <= end < item.end:
-            end = item.end
+    usable = [item for item in crash.mappings if "r" in item.permissions]
+    end = readable_end(crash, storage.base)
     last = storage.base + storage.nbytes - 1
     if not storage.base < end <= place.addr or (
         place.mapping is not None and any(i.start <= last < i.end for i in usable)
@@ -232,6 +230,20 @@ def oversized_bytes(crash: Crash, place: Place) -> int | None:
         return None
     in_heap = any(item.path == "[heap]" and item.start <= storage.base < item.end for item in usable)
     return end - storage.base if in_heap or is_borrowed(storage) else None
+
+
+def readable_end(crash: Crash, addr: int) -> int:
+    """Up to where memory can be read without a gap, from an address on; that itself where it cannot be read."""
+    for item in sorted((item for item in crash.mappings if "r" in item.permissions), key=lambda item: item.start):
+        if item.start <= addr < item.end:
+            addr = item.end
+    return addr
+
+
+def there_of_block(crash: Crash, addr: int) -> int:
+    """How many bytes can be read from the first one of a block of malloc() on; 0 where others took its memory."""
+    taken = any(_is_new_arena(crash, at) for at in (addr, addr - _HEADER_BYTES))
+    return readable_end(crash, addr) - addr if not taken else 0
 
 
 def begins_there(crash: Crash, storage: Storage) -> bool:

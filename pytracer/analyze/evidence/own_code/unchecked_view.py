@@ -7,7 +7,7 @@ behind. Recorded are the arrays of variables; what a call is given is computed f
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import msgspec
 
@@ -15,20 +15,14 @@ from pytracer._text import capital, count_words, shortened, size_words
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.lifetime.where_made import place_of
 from pytracer.analyze.evidence.own_code.recorded_arrays import RecordedArrays
+from pytracer.analyze.evidence.own_code.stride_orders import StrideOrder, other_order
+from pytracer.analyze.evidence.own_code.view_makers import given_strides, held_view, read_by_line, span, strided_call
 from pytracer.analyze.evidence.own_code.view_owners import Owner, owner_of, recorded_owner
 from pytracer.analyze.evidence.own_code.view_steps import Asked, RowSteps, reads_own_bytes, row_steps, steps_of_rows
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Made, Spot
-from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
-from pytracer.analyze.evidence.syntax.lines import attributes_of_line, names_of_line
-from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.view import ProcessView
-from pytracer.decode.types.snapshot import HeldArray
 
-MAKER = "as_strided"
-_MODULE = "stride_tricks"
-_SAME_MEMORY = frozenset({"reshape", "view", "transpose", "squeeze", "swapaxes", "from_numpy", "as_tensor", "numpy"})
-_SAME_ATTRIBUTES = ("T", "real", "data")
 _HOPS, _QUOTED = 8, 44
 _ELEMENT_BYTES = (2, 4, 8, 16)
 _CHECKS = (
@@ -44,7 +38,7 @@ class UncheckedView(msgspec.Struct, frozen=True):
     `name`: of the variable that holds it. `twice`: a stride in the source that has the bytes of an element twice.
     `recorded`: shape and strides are those of the array itself, and not computed from the source. `given`: the owner,
     as the line has it. `rows`: it steps by rows of its owner, and counts elements. `own_bytes`: its strides are known
-    to be made of those of the owner, or of the bytes of its elements.
+    to be made of those of the owner, or of the bytes of its elements. `order`: another one of its strides, which fits.
     """
 
     owner: Owner
@@ -59,11 +53,12 @@ class UncheckedView(msgspec.Struct, frozen=True):
     given: str
     rows: RowSteps | None
     own_bytes: bool
+    order: StrideOrder | None = None
 
     @property
     def reach(self) -> int:
         """Bytes from the first one of the owner to the end of the view."""
-        return self.data - self.owner.data + _span(self.shape, self.strides)[1] + self.owner.item
+        return self.data - self.owner.data + span(self.shape, self.strides)[1] + self.owner.item
 
     def place(self, view: ProcessView) -> str:
         """`line 28`."""
@@ -110,7 +105,7 @@ class UncheckedView(msgspec.Struct, frozen=True):
             return f"; it steps by the rows of {name}, {self.rows.row_bytes} bytes each, and {how}"
         if self._is_wide:
             return f"; its strides are of elements of {min(self.strides)} bytes, not {self.owner.item}"
-        return ""
+        return "; in another order its strides would fit" if self.order is not None else ""
 
     @property
     def _is_wide(self) -> bool:
@@ -121,7 +116,7 @@ class UncheckedView(msgspec.Struct, frozen=True):
         if least not in _ELEMENT_BYTES or least <= item or any(step % least for step in self.strides):
             return False
         strides = [step // least * item for step in self.strides]
-        return self.data - self.owner.data + _span(self.shape, strides)[1] + item <= self.owner.nbytes
+        return self.data - self.owner.data + span(self.shape, strides)[1] + item <= self.owner.nbytes
 
     @property
     def _most(self) -> int | None:
@@ -144,6 +139,8 @@ class UncheckedView(msgspec.Struct, frozen=True):
         elif self._is_wide:
             own = f"an element of `{name}` has {self.owner.item} bytes"
             how = f"Use `{self.given}.strides` at {at}, not {self.strides}: {own}."
+        elif self.order is not None:
+            how = self.order.advice
         else:
             room = f": for these strides `{name}` has {most} of {self.shape[0]} in the first dimension" if most else ""
             how = f"Correct the shape {self.shape} or the strides {self.strides}, in bytes, at {at}{room}."
@@ -180,64 +177,12 @@ def unchecked_view(view: ProcessView) -> UncheckedView | None:
         return None
     arrays = RecordedArrays(view, back)
     found = {}
-    for node in _read(spot):
-        strided = _strided(back, node, spot)
+    for node in read_by_line(spot):
+        strided = strided_call(back, node, spot)
         one = _beyond(view, arrays, *strided) if strided is not None else None
         if one is not None and _holds(one, place.addr):
             found[one.file, one.line] = one
     return next(iter(found.values())) if len(found) == 1 else None
-
-
-def _read(spot: Spot) -> Iterator[ast.AST]:
-    """Variables, attributes and calls of the line."""
-    for name in (*names_of_line(spot.tree, spot.line), *attributes_of_line(spot.tree, spot.line)):
-        yield ast.parse(name, mode="eval").body
-    yield from calls_on(spot.tree, spot.line)
-
-
-def _strided(back: Slice, node: ast.AST, spot: Spot) -> tuple[ast.AST, Spot, Made] | None:
-    """What as_strided() returned, behind what keeps its memory: the expression, where that is, and the call."""
-    for _ in range(_HOPS):
-        made = back.made(node, spot, calls=True)
-        if isinstance(made.node, ast.Call) and _is_maker(made.node, made.spot.tree):
-            return node, spot, made
-        inner = _of_same_memory(made.node)
-        if inner is None:
-            return None
-        node, spot = inner, made.spot
-    return None
-
-
-def _of_same_memory(node: ast.AST) -> ast.AST | None:
-    """`x` of `x.T`, `x[3:]` and `x.reshape(4, 5)`, `torch.from_numpy(x)`."""
-    if isinstance(node, ast.Subscript):
-        return node.value
-    if isinstance(node, ast.Attribute):
-        return node.value if node.attr in _SAME_ATTRIBUTES else None
-    if not isinstance(node, ast.Call) or called_name(node) not in _SAME_MEMORY:
-        return None
-    if called_name(node) in ("from_numpy", "as_tensor"):
-        return node.args[0] if node.args else None
-    return node.func.value if isinstance(node.func, ast.Attribute) else None
-
-
-def _is_maker(call: ast.Call, tree: ast.Module) -> bool:
-    """NumPy's, not torch's, which checks."""
-    if isinstance(call.func, ast.Attribute):
-        owner = ast.unparse(call.func.value)
-        return call.func.attr == MAKER and (owner.rpartition(".")[2] == _MODULE or owner in _imported(tree, _MODULE))
-    return isinstance(call.func, ast.Name) and call.func.id in _imported(tree, MAKER)
-
-
-def _imported(tree: ast.Module, name: str) -> set[str]:
-    """What a file calls it."""
-    return {
-        item.asname or item.name
-        for node in nodes_of(tree)
-        if isinstance(node, (ast.Import, ast.ImportFrom))
-        for item in node.names
-        if item.name.rpartition(".")[2] == name and not (getattr(node, "module", None) or "").startswith("torch")
-    }
 
 
 def _beyond(view: ProcessView, arrays: RecordedArrays, node: ast.AST, spot: Spot, made: Made) -> UncheckedView | None:
@@ -247,9 +192,9 @@ def _beyond(view: ProcessView, arrays: RecordedArrays, node: ast.AST, spot: Spot
         return None
     words = {item.arg: item.value for item in call.keywords if item.arg}
     first = call.args[0] if call.args else words.get("x")
-    given = call.args[2] if len(call.args) > 2 else words.get("strides")
+    given = given_strides(call)
     asked = call.args[1] if len(call.args) > 1 else words.get("shape")
-    held = _held(arrays, node, spot, made)
+    held = held_view(arrays, node, spot, made)
     nbytes = held.element_bytes if held is not None else None
     owner = owner_of(view, arrays, first, made.spot, nbytes) if first is not None else None
     if owner is None and held is not None:
@@ -263,11 +208,12 @@ def _beyond(view: ProcessView, arrays: RecordedArrays, node: ast.AST, spot: Spot
         strides = arrays.sizes(given, made.spot) if given is not None else array.strides if array is not None else None
     if shape is None or strides is None or len(shape) != len(strides) or min(shape, default=0) <= 0:
         return None
+    data = held.data if held is not None else owner.data
     own = ast.unparse(first) if first is not None else owner.name
     ask = Asked(asked, own, made.spot) if asked is not None else None
     found = UncheckedView(
         owner,
-        held.data if held is not None else owner.data,
+        data,
         shape,
         strides,
         held.expression if held is not None else None,
@@ -278,6 +224,7 @@ def _beyond(view: ProcessView, arrays: RecordedArrays, node: ast.AST, spot: Spot
         own,
         row_steps(arrays, owner.array, ask, (shape, strides)) if owner.array is not None else None,
         given is not None and reads_own_bytes(arrays, given, made.spot, own, owner.item),
+        other_order(view, arrays, made, (shape, strides), owner.item, owner.end - data),
     )
     return found if owner.data <= found.data < owner.end and found.reach > owner.nbytes else None
 
@@ -311,20 +258,7 @@ def _is_size(node: ast.AST) -> bool:
     return getattr(node, "attr", None) == "itemsize"
 
 
-def _held(arrays: RecordedArrays, node: ast.AST, spot: Spot, made: Made) -> HeldArray | None:
-    """The array that a variable held, where that is what the call returned."""
-    return next(
-        (item for part, at in ((node, spot), *made.through) if (item := arrays.held(part, at)) is not None), None
-    )
-
-
-def _span(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, int]:
-    """How far before the first element a view begins, and how far behind that its last one does."""
-    steps = [(size - 1) * stride for size, stride in zip(shape, strides, strict=True)]
-    return sum(step for step in steps if step < 0), sum(step for step in steps if step > 0)
-
-
 def _holds(found: UncheckedView, addr: int) -> bool:
-    low, high = _span(found.shape, found.strides)
+    low, high = span(found.shape, found.strides)
     inside = found.data + low - _ACCESS_BYTES <= addr < found.data + high + found.owner.item + _ACCESS_BYTES
     return inside and not found.owner.data <= addr < found.owner.end

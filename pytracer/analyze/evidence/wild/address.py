@@ -5,6 +5,7 @@ from __future__ import annotations
 from pytracer._text import hex_addr
 from pytracer.analyze.address_space.referrers import STATE_REGISTERS, is_stored, stack_words
 from pytracer.analyze.evidence.own_code.pointer_content import half_of_storage, numbers_in_pointer
+from pytracer.analyze.evidence.own_code.unowned_view import unowned_view
 from pytracer.analyze.evidence.phrases import access_verb, in_function
 from pytracer.analyze.platform.addresses import why_none
 from pytracer.analyze.view import ProcessView
@@ -46,6 +47,8 @@ def address_confidence(view: ProcessView) -> Confidence:
     if view.place is not None and view.place.kind == "non-canonical":
         stored = view.crash is not None and is_stored(view.crash, view.place.addr)
         return "certain" if view.place.addr and stored else "likely"  # else a sum with an index, both of which are gone
+    if unowned_view(view) is not None:  # an array of the line claims the address
+        return "possible"
     return "likely" if view.process.snapshot.storages or _is_small(view) else "possible"
 
 

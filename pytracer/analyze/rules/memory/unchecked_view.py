@@ -12,7 +12,10 @@ What to do: correct the shape or the strides at the line that makes the view; sl
 
 How it can be wrong: the line that makes the view is found in the source. Where no variable held the view, its shape and
 strides are computed from recorded arrays and numbers, and the finding is *likely*. Of a view of memory that may not be
-accessed any more, it is *likely*, too.
+accessed any more, it is *likely*, too. Where nothing on record is what the view was made of, the memory map has up to
+where that memory reaches at most: the finding is *likely* where the source has the call, as the memory may have been
+given back in part, and else *possible*, only of arrays whose dimensions overlap, which no slice of an array has.
+Another order of the strides is named where the view would reach just as far as there is memory.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from pytracer.analyze.address_space.stack_bounds import ran_over
 from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.native.jumps import wild_jump
 from pytracer.analyze.evidence.own_code.unchecked_view import UncheckedView, unchecked_view
+from pytracer.analyze.evidence.own_code.unowned_view import UnownedView, unowned_view
 from pytracer.analyze.evidence.phrases import (
     access_verb,
     collective_evidence,
@@ -38,25 +42,30 @@ from pytracer.analyze.view import JobView, ProcessView
 from pytracer.report.job import Evidence
 
 
-class UncheckedViewRule(MemoryFaultRule[UncheckedView]):
+class UncheckedViewRule(MemoryFaultRule[UncheckedView | UnownedView]):
     """Fires for an address in a view by as_strided(), outside of what the view was made of."""
 
     id = "unchecked-view"
     needs = ("crash",)
 
-    def judge(self, view: ProcessView) -> Judgement[UncheckedView] | None:
+    def judge(self, view: ProcessView) -> Judgement[UncheckedView | UnownedView] | None:
         """See MemoryFaultRule."""
         if ran_over(view) or wild_jump(view) is not None:
             return None
         found = unchecked_view(view)
         if found is None:
-            return None
+            unowned = unowned_view(view)
+            if unowned is None:
+                return None
+            return Judgement("out-of-bounds", "likely" if unowned.made is not None else "possible", (view,), unowned)
         sure = found.recorded and _is_mapped(view, found)
         return Judgement("out-of-bounds", "certain" if sure else "likely", (view,), found)
 
-    def describe(self, job: JobView, judgement: Judgement[UncheckedView]) -> Description:
+    def describe(self, job: JobView, judgement: Judgement[UncheckedView | UnownedView]) -> Description:
         """See MemoryFaultRule."""
         view, found = judgement.views[0], judgement.found
+        if isinstance(found, UnownedView):
+            return _of_unowned(judgement, found)
         return Description(
             f"{introduction(judgement.views)} {access_verb(view)} out of bounds{in_function(view)}: "
             f"{found.summary(view)}.",
@@ -75,13 +84,38 @@ class UncheckedViewRule(MemoryFaultRule[UncheckedView]):
             found.advice(view),
             [] if found.recorded else ["the view itself: no variable held it, its shape and strides are computed"],
             names_source=True,
-            behind=Behind.of([], (found.file, found.line), found.rows),
+            behind=Behind.of([], (found.file, found.line), found.rows, found.order),
             explained=True,
         )
 
     def otherwise(self, faults: Sequence[ProcessView]) -> NoFinding:
         """See MemoryFaultRule."""
         return not_found("no array of the line was made by as_strided() and reaches the fault address")
+
+
+def _of_unowned(judgement: Judgement[UncheckedView | UnownedView], found: UnownedView) -> Description:
+    """Of a view of memory whose size is not on record."""
+    view = judgement.views[0]
+    return Description(
+        f"{introduction(judgement.views)} {access_verb(view)} out of bounds{in_function(view)}: {found.summary}.",
+        [
+            fault_evidence(view),
+            Evidence(
+                "tensor",
+                found.fact(view.place.addr if view.place is not None else 0),
+                tensor=found.array.expression,
+                nbytes=found.there,
+                limit=found.reach,
+            ),
+            python_evidence(view),
+            collective_evidence(judgement.views),
+        ],
+        found.advice,
+        ["how large that memory really was: no variable held what the view is made of"],
+        names_source=found.made is not None,
+        behind=Behind.of([], found),
+        explained=found.made is not None,
+    )
 
 
 def _is_mapped(view: ProcessView, found: UncheckedView) -> bool:

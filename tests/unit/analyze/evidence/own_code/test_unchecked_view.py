@@ -105,6 +105,15 @@ def test_the_memory_of_a_tensor_is_told_by_its_name(run: Path) -> None:
     assert "as_strided() makes" not in summary(crashed(run, source, 4, arrays, END + 0x2000, of={"wave": DATA}))
 
 
+@pytest.mark.parametrize(("rows", "told"), [(400, True), (40, False)], ids=["to its end", "but a part"])
+def test_strides_in_another_order_are_told_where_they_would_fit(rows: int, told: bool, run: Path) -> None:
+    """Windows of 2400 samples, one behind the other; of a tenth of them, the other order is but one that fits."""
+    arrays = {"wave": ((COUNT,), (4,)), "windows": ((rows, 2400), (4, 9600))}
+    report = crashed(run, IMPORT + BOUND.format("n, 2400", "wave.strides + wave[::n].strides"), 4, arrays, END + 0x2000)
+    order = "in the order (9600, 4), as with `wave[::n].strides` before `wave.strides`, it would reach 3.7 MiB"
+    assert (order in advice(report)) == ("in another order its strides would fit" in summary(report)) == told
+
+
 @pytest.mark.parametrize(
     ("source", "arrays", "addr"),
     [
