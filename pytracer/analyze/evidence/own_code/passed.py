@@ -22,6 +22,7 @@ from pytracer.analyze.evidence.operators.line_tensors import line_tensors
 from pytracer.analyze.evidence.operators.operator import OperatorTensor, find_operator, is_of_torch, shape_words
 from pytracer.analyze.evidence.operators.state_sizes import small_state
 from pytracer.analyze.evidence.operators.unfit_operands import unfit_operands
+from pytracer.analyze.evidence.own_code.array_indices import in_range_advice
 from pytracer.analyze.evidence.own_code.arrays import array_words, held_array
 from pytracer.analyze.evidence.own_code.native_bounds import native_bounds
 from pytracer.analyze.evidence.own_code.small_numbers import are_too_small
@@ -370,6 +371,9 @@ def length_advice(view: ProcessView, general: str, of: str = "", *, data: str = 
     unchecked = unchecked_here(view)
     if unchecked is not None:
         return unchecked
+    indices = in_range_advice(view)
+    if indices is not None:
+        return indices
     if found is None:
         return general
     if unequal is not None and not found.numbers:

@@ -152,3 +152,19 @@ def test_other_faults_are_not_the_array_s(shape: Any, strides: Any, how: dict[st
 def test_what_slicing_makes_is_silent_without_the_line(shape: Any, strides: Any, run: Path) -> None:
     source = TILES.format(SUM).replace("tiles(a, (7, 7, 256, 256), step)", "load(a)")
     assert "from its first byte" not in summary(crashed(run, source, shape, strides))
+
+
+NUMPY = "/usr/lib/python3/dist-packages/numpy/core/_multiarray_umath.cpython-311-x86_64-linux-gnu.so"
+
+
+@pytest.mark.parametrize(
+    ("numbers", "said"), [({"i": 0, "j": 3}, True), ({"i": 0}, False), ({"i": 0, "j": 1024}, False)]
+)
+def test_indices_in_range_are_not_to_be_checked(numbers: dict[str, int], said: bool, run: Path) -> None:
+    """Where the access ran to the end of memory, and the array is not known to claim more."""
+    source = TILES.format(SUM).replace("tiles(a, (7, 7, 256, 256), step)", "load(a)")
+    stack = [(NUMPY, "copy_strided"), (NUMPY, "array_array")]
+    report = crashed(run, source, (1024, 1024), (4096, 4), addr=END, numbers=numbers, stack_of=stack)
+    words = "`i` = 0 and `j` = 3, by which line 10 indexes it, are in range."
+    assert (words in advice(report)) == said
+    assert ("too large" in advice(report) or "damaged" in advice(report)) != said
