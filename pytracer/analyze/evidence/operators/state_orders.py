@@ -19,6 +19,7 @@ from pytracer.decode.types.snapshot import NamedTensor
 _OF = " of "
 _PARAMETER = "parameter"
 _LEAST = 3
+_COUNTER_BYTES = 8  # at most: one number for each parameter, of any size
 
 Saved = Literal["the model's", "the reverse of the model's", "that of their names"]
 
@@ -68,6 +69,37 @@ def state_order(view: ProcessView, state: str, parameter: str) -> StateOrder | N
     alike = [item for item in params if sizes[item] == states[name].nbytes]
     owner = alike[0] if len(alike) == 1 else owners.pop() if len(owners) == 1 else None
     return StateOrder(misfits, len(states), model, name, owner, kinds.pop() if len(kinds) == 1 else None)
+
+
+def are_misplaced(recorded: Iterable[NamedTensor]) -> bool | None:
+    """Whether states that do not fit are those of other parameters of the same model, all of them.
+
+    None where none is known that does not fit, and where the states of some parameters are not known.
+    """
+    named = [*recorded]
+    kinds = {
+        (state, model.partition(_OF)[2])
+        for item in named
+        if item.role == "optimizer state"
+        for state, _, model in [item.name.partition(_OF)]
+    }
+    found = [one for state, model in kinds if (one := _is_misplaced(named, state, model)) is not None]
+    return all(found) if found else None
+
+
+def _is_misplaced(named: list[NamedTensor], state: str, model: str) -> bool | None:
+    states = _of_model(named, f"{state}{_OF}", model, "optimizer state")
+    params = _of_model(named, f"{_PARAMETER} ", model, _PARAMETER)
+    if not model or set(states) != set(params):
+        return None
+    given = [states[item].nbytes for item in params]
+    own = [params[item].nbytes for item in params]
+    if given == own or max(given) <= _COUNTER_BYTES:
+        return None
+    wider, rest = divmod(max(given), max(max(own), 1))  # float32 for bfloat16
+    if not rest and [size * wider for size in own] == given:
+        return None
+    return sorted(given) in (sorted(own), sorted(size * wider for size in own))
 
 
 def _orders(recorded: Iterable[NamedTensor], params: Mapping[str, NamedTensor]) -> Iterator[tuple[Saved, list[str]]]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pytracer.analyze.evidence.operators.state_orders import state_order
+from pytracer.analyze.evidence.operators.state_orders import are_misplaced, state_order
 
 PARAMETERS = [("conv.weight", 3456), ("conv.bias", 128), ("fc.weight", 8192), ("fc.bias", 24)]
 BY_RANK = ["conv.weight", "fc.weight", "conv.bias", "fc.bias"]
@@ -91,3 +91,23 @@ def test_states_of_another_optimizer_do_not_count() -> None:
     view = view_of(BY_RANK, [3456, 128, 8192, 24], model="Net #2")
     assert state_order(view, "exp_avg", "fc.weight of Net") is None
     assert state_order(view, "exp_avg_sq", "fc.weight of Net #2") is None
+
+
+@pytest.mark.parametrize(
+    ("sizes", "misplaced"),
+    [
+        ([128, 24, 3456, 8192], True),
+        ([6912, 256, 48, 16384], True),  # float32 for bfloat16
+        ([3456, 128, 8192, 24], None),  # each its own
+        ([6912, 256, 16384, 48], None),
+        ([128, 24, 3456, 9000], False),  # of another model
+        ([4, 4, 4, 4], None),  # counts of steps
+        ([3456, 128, 8192], None),  # one is not known
+    ],
+)
+def test_misplaced_states_are_those_of_the_same_parameters_in_another_order(
+    sizes: list[int], misplaced: bool | None
+) -> None:
+    names = [name for name, _ in PARAMETERS][: len(sizes)]
+    named = view_of(names, sizes).process.snapshot.named.values()
+    assert are_misplaced(item for items in named for item in items) is misplaced
