@@ -62,7 +62,7 @@ from pytracer.analyze.evidence.failing.stored.byte_order import other_byte_order
 from pytracer.analyze.evidence.failing.stored.files import missing_file, no_shared_memory, shared_memory_subject
 from pytracer.analyze.evidence.failing.stored.full_disk import full_disk, full_disk_behind, full_disk_subject
 from pytracer.analyze.evidence.failing.stored.joined_clients import clients_joined, clients_subject
-from pytracer.analyze.evidence.failing.stored.loaded_optimizers import misfit_state
+from pytracer.analyze.evidence.failing.stored.loaded_optimizers import misfit_state, misfit_subject
 from pytracer.analyze.evidence.failing.stored.missing_keys import empty_subject, key_subject, missing_key
 from pytracer.analyze.evidence.failing.stored.opened import (
     absent_file,
@@ -288,6 +288,7 @@ _SUBJECTS = (
     skipped_subject,
     copied_subject,
     refused_subject,
+    misfit_subject,
     weight_subject,
     function_subject,
     overwritten_subject,

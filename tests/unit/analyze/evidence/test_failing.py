@@ -70,6 +70,7 @@ def _explained(error: BaseException, judge: Callable[..., Any]) -> str | None:
         rank=None,
         facts=(),
         created_mono_ns=0,
+        named={},
     )
     found = judge(snapshot, report, stack)
     if not isinstance(found, Explanation):
@@ -144,6 +145,18 @@ SUBJECTS = [
             "copy.deepcopy(net)\n"
         ),
         "`last` of Net holds the result of an operation, with its graph",
+    ),
+    (
+        (
+            "def build(model):\n    return torch.optim.SGD(list(set(model.parameters())), lr=1, momentum=1), None\n"
+            "net = nn.Linear(3, 4)\none, _ = build(net)\nnet(torch.ones(2, 3)).sum().backward()\n"
+            "two = torch.optim.SGD(one.param_groups[0]['params'][::-1], lr=1, momentum=1)\ntwo.step()\n"
+            "one.load_state_dict(two.state_dict())\none.step()\n"
+        ),
+        (
+            "the loaded state has other shapes than the gradients, and the groups are built from a set (line 2), whose "
+            "order changes"
+        ),
     ),
     (
         (

@@ -4,45 +4,56 @@ from __future__ import annotations
 
 import ast
 import re
+from itertools import chain
+
+import msgspec
 
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
+from pytracer.analyze.evidence.failing.stored.optimizer_loads import OptimizerLoad, optimizer_load
+from pytracer.analyze.evidence.failing.stored.set_orders import lists_for_sets, set_lines
+from pytracer.analyze.evidence.operators.state_orders import are_misplaced
 from pytracer.analyze.evidence.slicing.parameter_lists import parameter_lists
-from pytracer.analyze.evidence.slicing.spots import Spot
+from pytracer.analyze.evidence.slicing.parameter_sets import ParameterSet, parameter_sets
+from pytracer.analyze.evidence.slicing.spots import Made
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
-from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes, spans
+from pytracer.analyze.evidence.syntax.scopes import own_nodes
 
 _MISFIT = re.compile(r"^The size of tensor a \(\d+\) must match the size of tensor b|doesn't match the broadcast shape")
 _OPTIM, _SCALER = "/torch/optim/", "/grad_scaler.py"
 _FSDP1 = ("FullyShardedDataParallel", "FSDP")
 
 
+class _Misfit(msgspec.Struct, frozen=True):
+    """`sets`: those that its groups are built from; `known`: whether all that does not fit is another parameter's."""
+
+    stepped: str
+    made: Made
+    load: OptimizerLoad
+    sets: tuple[ParameterSet, ...]
+    known: bool | None
+
+
 def misfit_state(at: FailingLine) -> str | None:
     """Where the program loads a state for the object whose step() failed."""
-    above = at.stack[: at.stack.index(at.frame)]
-    if _MISFIT.search(at.message) is None or not above or _OPTIM not in (above[0].file or ""):
+    found = _misfit(at)
+    if found is None:
         return None
-    if not all("/torch/" in (item.file or "") for item in above):
-        return None
-    stepped = _stepped(at)
-    made = at.made(stepped) if stepped is not None else None
-    if stepped is None or made is None or not isinstance(made.node, ast.Call):
-        return None
-    name = _name_of(made.spot, made.node)
-    load = _load(made.spot, name, made.line) if name is not None else None
-    load = load or (_load_of_class(made.spot, name) if name is not None else None)
-    if name is None or load is None or not load.args:
-        return None
-    place = at.place(made.spot, load.lineno)
-    maybe = any(isinstance(item, ast.If) and spans(item, load.lineno) for item in own_nodes(made.spot.scope))
+    place = at.place(found.load.spot, found.load.call.lineno)
+    if found.sets:
+        return (
+            f"{lists_for_sets(at, found.sets)} State is loaded by position ({place}), so what was saved in the order "
+            "of a set cannot be matched: begin with a new state for that checkpoint."
+        )
     begin = (
-        f"`{stepped}` has a state of other shapes than its gradients: {place} loads one{', if it ran' if maybe else ''}"
+        f"`{found.stepped}` has a state of other shapes than its gradients: {place} loads one"
+        f"{', if it ran' if found.load.maybe else ''}"
     )
-    wrapped = _wrapped(made.spot, made.node)
+    wrapped = _wrapped(found.made)
     if wrapped is None:
-        lists = parameter_lists(at.files, at.slice, stepped)
+        lists = parameter_lists(at.files, at.slice, found.stepped)
         if lists is not None:
             return (
                 f"{begin}, and load_state_dict() compares no shapes. Load there what was saved with the same order of "
@@ -54,10 +65,40 @@ def misfit_state(at: FailingLine) -> str | None:
         )
     model, line = wrapped
     return (
-        f"{begin}, and FSDP ({at.place(made.spot, line)}) makes flat parts of them. Load "
-        f"`FSDP.optim_state_dict_to_load({model}, {name}, state)` there, on all ranks; where a plain optimizer saved "
-        f"it, first call `FSDP.rekey_optim_state_dict(state, OptimStateKeyType.PARAM_NAME, {model})` before FSDP()."
+        f"{begin}, and FSDP ({at.place(found.made.spot, line)}) makes flat parts of them. Load "
+        f"`FSDP.optim_state_dict_to_load({model}, {found.load.name}, state)` there, on all ranks; where a plain "
+        f"optimizer saved it, first call `FSDP.rekey_optim_state_dict(state, OptimStateKeyType.PARAM_NAME, {model})` "
+        "before FSDP()."
     )
+
+
+def misfit_subject(at: FailingLine) -> str | None:
+    """What the headline says of groups that are built from sets; less surely where the states are not known."""
+    found = _misfit(at)
+    if found is None or not found.sets:
+        return None
+    shapes, so = ("shapes of other parameters", "since") if found.known else ("other shapes than the gradients", "and")
+    of = f"{'sets' if len(found.sets) > 1 else 'a set'} ({set_lines(at, found.sets)})"
+    return f"the loaded state has {shapes}, {so} the groups are built from {of}, whose order changes"
+
+
+def _misfit(at: FailingLine) -> _Misfit | None:
+    above = at.stack[: at.stack.index(at.frame)]
+    if _MISFIT.search(at.message) is None or not above or _OPTIM not in (above[0].file or ""):
+        return None
+    if not all("/torch/" in (item.file or "") for item in above):
+        return None
+    stepped = _stepped(at)
+    made = at.made(stepped) if stepped is not None else None
+    if stepped is None or made is None or not isinstance(made.node, ast.Call):
+        return None
+    load = optimizer_load(at, made)
+    if load is None:
+        return None
+    known = are_misplaced(chain.from_iterable(at.snapshot.named.values()))
+    if known is False or _wrapped(made) is not None:
+        return _Misfit(stepped, made, load, (), known)
+    return _Misfit(stepped, made, load, (*parameter_sets(at.slice, made.node, made.spot),), known)
 
 
 def _stepped(at: FailingLine) -> str | None:
@@ -70,42 +111,12 @@ def _stepped(at: FailingLine) -> str | None:
     return variable(node)
 
 
-def _name_of(spot: Spot, made: ast.Call) -> str | None:
-    for item in own_nodes(spot.scope):
-        if isinstance(item, ast.Assign) and item.value is made and len(item.targets) == 1:
-            return variable(item.targets[0])
-    return None
-
-
-def _load(spot: Spot, name: str, line: int) -> ast.Call | None:
-    """The only one of that object, below the line that made it."""
-    found = [
-        item
-        for item in own_nodes(spot.scope)
-        if isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute) and item.func.attr == "load_state_dict"
-        if variable(item.func.value) == name and item.lineno > line
-    ]
-    return found[0] if len(found) == 1 else None
-
-
-def _load_of_class(spot: Spot, name: str) -> ast.Call | None:
-    """The only one of an attribute, in whichever method of its class."""
-    owner = class_around(spot.tree, spot.scope) if name.startswith("self.") else None
-    found = [
-        item
-        for item in (nodes_of(owner) if owner is not None else ())
-        if isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute) and item.func.attr == "load_state_dict"
-        if variable(item.func.value) == name
-    ]
-    return found[0] if len(found) == 1 else None
-
-
-def _wrapped(spot: Spot, made: ast.Call) -> tuple[str, int] | None:
+def _wrapped(made: Made) -> tuple[str, int] | None:
     """The module whose parameters it has, and the line that made FSDP of it."""
-    owners = {source(item.value) for item in nodes_of(made) if isinstance(item, ast.Attribute)}
-    for item in own_nodes(spot.scope):
+    owners = {source(item.value) for item in nodes_of(made.node) if isinstance(item, ast.Attribute)}
+    for item in own_nodes(made.spot.scope):
         if isinstance(item, ast.Assign) and isinstance(item.value, ast.Call) and called_name(item.value) in _FSDP1:
             model = source(item.targets[0])
-            if model in owners and item.lineno < made.lineno:
+            if model in owners and item.lineno < made.line:
                 return model, item.lineno
     return None

@@ -1,0 +1,118 @@
+"""The line that loads the state of the optimizer whose step() failed: where it was made, or wherever it went since."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+import msgspec
+
+from pytracer.analyze.evidence.failing.line import FailingLine
+from pytracer.analyze.evidence.slicing.callers import called_function
+from pytracer.analyze.evidence.slicing.calls import argument_of
+from pytracer.analyze.evidence.slicing.spots import END, Made, Spot
+from pytracer.analyze.evidence.syntax.loops import LOOPS
+from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
+from pytracer.analyze.evidence.syntax.reaching import places_that_bind
+from pytracer.analyze.evidence.syntax.scopes import Scope, class_around, own_nodes, parameters, spans
+
+_LOAD = "load_state_dict"
+
+
+class OptimizerLoad(msgspec.Struct, frozen=True):
+    """`name`: what the optimizer is called at the call. `maybe`: whether a condition decides that it runs."""
+
+    call: ast.Call
+    spot: Spot
+    name: str
+    maybe: bool
+
+
+class _Held(msgspec.Struct, frozen=True):
+    """What the optimizer is called in a scope, between two lines."""
+
+    name: str
+    spot: Spot
+    since: int
+    until: int
+
+
+def optimizer_load(at: FailingLine, made: Made) -> OptimizerLoad | None:
+    """The only one; `made`: what the optimizer was made by, followed from the failing line."""
+    found = {id(item.call): item for held in _held(made) for item in _loads(at, held)}
+    return next(iter(found.values())) if len(found) == 1 else None
+
+
+def name_made(made: Made) -> str | None:
+    """The variable that the call that makes it is assigned to."""
+    for item in own_nodes(made.spot.scope):
+        if isinstance(item, ast.Assign) and item.value is made.node and len(item.targets) == 1:
+            return variable(item.targets[0])
+    return None
+
+
+def _held(made: Made) -> Iterator[_Held]:
+    """In the failing function and its callers as far as they passed it on, and in what made it."""
+    seen: set[tuple[int, str]] = set()
+    for node, spot in made.through:
+        name = variable(node)
+        if name is not None and (id(spot.scope), name) not in seen:
+            seen.add((id(spot.scope), name))
+            bound = (line for line in places_that_bind(spot.scope, name) if line < spot.line)
+            yield _Held(name, spot, max(bound, default=0), spot.line)
+    name = name_made(made)
+    if name is not None and (id(made.spot.scope), name) not in seen:
+        yield _Held(name, made.spot, made.line, END)
+
+
+def _loads(at: FailingLine, held: _Held) -> Iterator[OptimizerLoad]:
+    scope, name = held.spot.scope, held.name
+    for item in own_nodes(scope):
+        if not isinstance(item, ast.Call) or not _runs_between(scope, held, item.lineno):
+            continue
+        maybe = _is_conditional(scope, item.lineno)
+        if _is_load(item, name):
+            yield OptimizerLoad(item, held.spot, name, maybe)
+        else:
+            yield from _loads_of_helper(at, held, item, maybe)
+    owner = class_around(held.spot.tree, scope) if name.startswith("self.") else None
+    for item in nodes_of(owner) if owner is not None else ():
+        if isinstance(item, ast.Call) and _is_load(item, name):
+            yield OptimizerLoad(item, held.spot, name, _is_conditional(scope, item.lineno))
+
+
+def _loads_of_helper(at: FailingLine, held: _Held, call: ast.Call, maybe: bool) -> Iterator[OptimizerLoad]:
+    """`resume(path, model, optimizer)`: of the program's own function that it is passed to."""
+    given = (*call.args, *(item.value for item in call.keywords))
+    if not any(variable(item) == held.name for item in given):
+        return
+    found = called_function(at.files, held.spot.tree, call)
+    if found is None:
+        return
+    file, function = found
+    for parameter in parameters(function):
+        passed = argument_of(call, function, parameter)
+        if passed is None or variable(passed) != held.name:
+            continue
+        for item in own_nodes(function):
+            if isinstance(item, ast.Call) and _is_load(item, parameter):
+                inner = Spot(file, at.files[file], function, item.lineno, call=(call, held.spot))
+                yield OptimizerLoad(item, inner, parameter, maybe or _is_conditional(function, item.lineno))
+
+
+def _is_load(call: ast.Call, name: str) -> bool:
+    func = call.func
+    return isinstance(func, ast.Attribute) and func.attr == _LOAD and variable(func.value) == name and bool(call.args)
+
+
+def _runs_between(scope: Scope, held: _Held, line: int) -> bool:
+    """Whether it is below what made or passed it on, and above the line that used it, or in a loop with that."""
+    if held.since < line < held.until:
+        return True
+    loops = (item for item in own_nodes(scope) if isinstance(item, LOOPS))
+    return held.since < line and any(spans(item, line) and spans(item, held.until) for item in loops)
+
+
+def _is_conditional(scope: Scope, line: int) -> bool:
+    return any(isinstance(item, ast.If) and spans(item, line) for item in own_nodes(scope))
