@@ -77,6 +77,7 @@ from pytracer.analyze.evidence.failing.stored.opened import (
 )
 from pytracer.analyze.evidence.failing.stored.optimizer_states import unmade_state
 from pytracer.analyze.evidence.failing.stored.pickled import not_picklable
+from pytracer.analyze.evidence.failing.stored.plain_states import plain_state, plain_subject
 from pytracer.analyze.evidence.failing.stored.removed_files import removed_file, removed_subject
 from pytracer.analyze.evidence.failing.stored.states import (
     environment_subject,
@@ -203,6 +204,7 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
     loaded_state,
     unmade_state,
     misfit_state,
+    plain_state,
     lacking_checkpoint,
     refused_global,
     clients_joined,
@@ -289,6 +291,7 @@ _SUBJECTS = (
     copied_subject,
     refused_subject,
     misfit_subject,
+    plain_subject,
     weight_subject,
     function_subject,
     overwritten_subject,

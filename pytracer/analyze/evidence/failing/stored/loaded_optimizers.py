@@ -82,9 +82,10 @@ def misfit_subject(at: FailingLine) -> str | None:
     return f"the loaded state has {shapes}, {so} the groups are built from {of}, whose order changes"
 
 
-def _misfit(at: FailingLine) -> _Misfit | None:
+def loaded_state(at: FailingLine) -> tuple[str, Made, OptimizerLoad] | None:
+    """Of a step() that failed in torch: its optimizer, the call that made it, and the only one that loads its state."""
     above = at.stack[: at.stack.index(at.frame)]
-    if _MISFIT.search(at.message) is None or not above or _OPTIM not in (above[0].file or ""):
+    if not any(_OPTIM in (item.file or "") for item in above):
         return None
     if not all("/torch/" in (item.file or "") for item in above):
         return None
@@ -93,12 +94,22 @@ def _misfit(at: FailingLine) -> _Misfit | None:
     if stepped is None or made is None or not isinstance(made.node, ast.Call):
         return None
     load = optimizer_load(at, made)
-    if load is None:
+    return (stepped, made, load) if load is not None else None
+
+
+def _misfit(at: FailingLine) -> _Misfit | None:
+    above = at.stack[: at.stack.index(at.frame)]
+    if _MISFIT.search(at.message) is None or not above or _OPTIM not in (above[0].file or ""):
         return None
+    loaded = loaded_state(at)
+    if loaded is None:
+        return None
+    stepped, made, load = loaded
+    call = made.node if isinstance(made.node, ast.Call) else None
     known = are_misplaced(chain.from_iterable(at.snapshot.named.values()))
-    if known is False or _wrapped(made) is not None:
+    if call is None or known is False or _wrapped(made) is not None:
         return _Misfit(stepped, made, load, (), known)
-    return _Misfit(stepped, made, load, (*parameter_sets(at.slice, made.node, made.spot),), known)
+    return _Misfit(stepped, made, load, (*parameter_sets(at.slice, call, made.spot),), known)
 
 
 def _stepped(at: FailingLine) -> str | None:
