@@ -46,7 +46,12 @@ _SETS = (
     *("twenty_seventh_unseen.toml", "twenty_eighth_unseen.toml", "twenty_ninth_unseen.toml"),
     *("thirtieth_unseen.toml", "thirty_first_unseen.toml", "thirty_second_unseen.toml"),
     *("thirty_third_unseen.toml", "thirty_fourth_unseen.toml", "thirty_fifth_unseen.toml"),
-    *("thirty_sixth_unseen.toml", "thirty_seventh_unseen.toml", "thirty_eighth_unseen.toml", "thirty_ninth_unseen.toml"),
+    *(
+        "thirty_sixth_unseen.toml",
+        "thirty_seventh_unseen.toml",
+        "thirty_eighth_unseen.toml",
+        "thirty_ninth_unseen.toml",
+    ),
 )
 CASES: list[tuple[str, dict[str, Any]]] = [
     (name, case)

@@ -249,7 +249,6 @@ def _look_at(at: str, below: str | None) -> str:
 
 def _describe_sender(job: JobView, judgement: Judgement[OomTrace | None]) -> Description:
     view, trace = judgement.views[0], judgement.found
-    held, keeps = _held(view)
     sent, sure = deadly_signal(view), sender_is_sure(view)
     frames = [item.frame for item in view.senders if item.frame is not None]
     at = place_words(frames[0]) if frames else None
@@ -270,33 +269,43 @@ def _describe_sender(job: JobView, judgement: Judgement[OomTrace | None]) -> Des
     first, blameless = (timer.advice, None) if timer is not None else (first, blameless)
     if group is not None:
         words, first, blameless = f"{words}{group.words}", group.advice, None
-    more = _SLOW if _was_loading(view) else blameless
-    watches = below is not None and is_about_memory(below)
-    cache = worker_cache(job, view) if watches and keeps is None else None
-    if held is not None:
-        more = f"{'' if watches and keeps is not None else _WATCHES}{_kept(keeps)}"
-    if cache is not None:
-        words, more = f"{words}; {cache.words}", cache.advice(None)
-    elif watches and held is None:
-        more = None  # what it held is not known
-    if watches and more is not None:
-        first, more = capital(more), f"The limit is that of {at}{f', {below}' if at else ''}."
+    holds, keeping = _memory(job, view, below)
     return Description(
-        f"{introduction(judgement.views)} {words}{_held_words(held, keeps)}.",
+        f"{introduction(judgement.views)} {words}{holds}.",
         [
             *noted_evidence(view),
-            *(holder_evidence(job, view) if held else ()),
+            *(holder_evidence(job, view) if keeping is not None else ()),
             *(() if sure else elimination(job, view, trace)),
             python_evidence(view),
             collective_evidence(judgement.views),
         ],
-        f"{first} {more}" if more is not None else first,
+        _what_to_do(first, keeping, _SLOW if _was_loading(view) else blameless, f"{at}, {below}" if below else None),
         [
             "which of them ended it: each may have" if many else None,
             "whether it was in that process group" if not sure and not many and view.senders[0].send.to_group else None,
         ],
         behind=group.behind if group is not None else None,
     )
+
+
+def _memory(job: JobView, view: ProcessView, below: str | None) -> tuple[str, str | None]:
+    """For the headline what it held, and what to do about that; of a watchdog of memory also what its worker keeps."""
+    held, keeps = _held(view)
+    watched = keeps is None and below is not None and is_about_memory(below)
+    cache = worker_cache(job, view) if watched else None
+    if cache is not None:
+        return f"; {cache.words}", cache.advice(None)
+    return _held_words(held, keeps), _kept(keeps) if held is not None else None
+
+
+def _what_to_do(first: str, keeping: str | None, more: str | None, limit: str | None) -> str:
+    """`limit`: the line that sent the signal, with the condition below which it did."""
+    watches = limit is not None and is_about_memory(limit)
+    if keeping is not None and watches:
+        return f"{capital(keeping)} The limit is that of {limit}."
+    if keeping is not None:
+        return f"{first} {_WATCHES}{uncapital(keeping)}"
+    return first if more is None or watches else f"{first} {more}"  # what it held is not known
 
 
 def _was_loading(view: ProcessView) -> bool:
