@@ -23,7 +23,7 @@ from pytracer.analyze.deaths.consequences import (
 from pytracer.analyze.deaths.ending import ending_in_mid_work, orderly_end
 from pytracer.analyze.deaths.time_limits import at_time_limit
 from pytracer.analyze.deaths.tree import Tree
-from pytracer.analyze.evidence.ends.library_exits import own_library_exit
+from pytracer.analyze.evidence.ends.library_exits import ends_unasked
 from pytracer.analyze.evidence.ends.sent_signals import deadly_signal
 from pytracer.analyze.platform.signals import SI_USER, SIGABRT, SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM, signal_name
 from pytracer.analyze.timeline.order import Absence, absences
@@ -39,11 +39,12 @@ def find_deaths(views: Sequence[ProcessView]) -> tuple[Death, ...]:
     """Every death that matters, judged, the cause first and the rest in order of time.
 
     Left out are helpers that end as part of normal work: a subprocess with a nonzero status, or one stopped by a
-    signal, whose parent went on to succeed. A rank that ended well counts when others waited for it.
+    signal, whose parent went on to succeed. A rank that ended well counts when others waited for it. Where nothing else
+    died, so does a process that native code of the program ended in mid-work, by status 0.
     """
     deaths = [death for view in views if (death := _death(view)) is not None]
     if not deaths:
-        return ()
+        return tuple(_as_death(view, "exit", "exit status 0") for view in views if ends_unasked(view))
     tree = Tree(views)
     deaths = _that_matter(deaths, tree)
     missing = absences((view.index, view.process) for view in views if view.process.role == "rank")
@@ -62,12 +63,8 @@ def find_deaths(views: Sequence[ProcessView]) -> tuple[Death, ...]:
 
 
 def ended_well(view: ProcessView) -> bool:
-    """With status 0 that native code of the program did not give it in mid-work, or as its framework ends them all."""
-    if view.process.status_kind != "exited":
-        return False
-    if orderly_end(view) is not None:
-        return True
-    return not view.process.exit_code and own_library_exit(view) is None
+    """With status 0, or as its framework ends all its processes."""
+    return view.process.status_kind == "exited" and (not view.process.exit_code or orderly_end(view) is not None)
 
 
 def is_interrupt(view: ProcessView) -> bool:

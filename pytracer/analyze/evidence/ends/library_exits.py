@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 
 import msgspec
@@ -13,7 +14,12 @@ from pytracer.analyze.evidence.native.fault_function import is_of_own_image
 from pytracer.analyze.evidence.native.native_stack import image_name, own_frames
 from pytracer.analyze.evidence.own_code.c_text import blanked, without_comments
 from pytracer.analyze.evidence.own_code.native_source import own_source
+from pytracer.analyze.evidence.syntax.loops import loops_around
+from pytracer.analyze.evidence.syntax.scopes import scope_of
+from pytracer.analyze.evidence.waits.pipes import is_bootstrap
+from pytracer.analyze.evidence.waits.waits import was_forked
 from pytracer.analyze.naming import short_file
+from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import NativeFrame, PythonFrame
 
@@ -58,6 +64,28 @@ def own_library_exit(view: ProcessView) -> tuple[NativeFrame, PythonFrame] | Non
         return None
     image = caller.image or ""
     return None if is_library_file(image) or image.startswith(_OF_SYSTEM) else (caller, frame)
+
+
+def ends_unasked(view: ProcessView) -> bool:
+    """Whether it did so by status 0, where something of the program was still to run behind the line.
+
+    Not a child that native code itself forked: it has copies of its parent's frames, and never returns to them.
+    """
+    if view.process.exit_code != 0 or own_library_exit(view) is None:
+        return False
+    if was_forked(view) and not any(is_bootstrap(frame) for frame in view.python_stack or ()):
+        return False
+    own = [frame for frame in view.python_stack or () if not is_library_file(frame.file)]
+    return any(_goes_on(syntax_tree(view.process.snapshot, frame), frame) for frame in own)
+
+
+def _goes_on(tree: ast.Module | None, frame: PythonFrame) -> bool:
+    """Whether the line's function has more behind it, or around it in a loop; also where its source is not known."""
+    if tree is None or frame.line is None:
+        return True
+    scope = scope_of(tree, frame.line)
+    body = [] if isinstance(scope, ast.Lambda) else scope.body
+    return bool(loops_around(tree, frame.line)) or not body or (body[-1].end_lineno or 0) > frame.line
 
 
 def library_condition(frame: NativeFrame) -> ExitCondition | None:

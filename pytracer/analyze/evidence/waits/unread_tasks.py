@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Sequence
 
 import msgspec
 
@@ -24,7 +25,8 @@ from pytracer.analyze.view import ProcessView
 from pytracer.report.job import PythonFrame
 
 _MISSING = re.compile(r"Can't get attribute '(?P<name>\w+)' on <module '(?P<module>__(?:mp_)?main__)'")
-_LOOP = of_multiprocessing("pool")
+_LOOP, _QUEUES = of_multiprocessing("pool"), of_multiprocessing("queues")
+_ABSENT = ("AttributeError", "ModuleNotFoundError", "ImportError")
 _FORKED = re.compile(r"\bFork\w*PoolWorker-")
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _LONGEST = 60
@@ -53,6 +55,11 @@ class UnreadTask(msgspec.Struct, frozen=True):
     @property
     def advice(self) -> str:
         """The change to make."""
+        if self.pool is None and not self.error.startswith(_ABSENT):
+            return (
+                "See what the arguments of that task need to be made again in the worker, where pickle raised this: "
+                "__reduce__(), __setstate__() and constructors of their classes."
+            )
         if self.pool is None:
             what = f"`{self.name}`" if self.name is not None else "what the pool runs, and its arguments,"
             return (
@@ -75,7 +82,7 @@ def unread_task(worker: ProcessView, parent: ProcessView) -> UnreadTask | None:
     exception, stack = worker.exception, worker.python_stack or []
     if not worker.raised or exception is None or any(not is_library_file(frame.file) for frame in stack):
         return None
-    if not any((frame.file or "").endswith(_LOOP) and (frame.function or "") == "worker" for frame in stack):
+    if exception.type in ("KeyboardInterrupt", "SystemExit") or not _takes_a_task(stack):
         return None
     message = (exception.message or "").splitlines()
     error = f"{exception.type}: {message_words(message[0])}" if message else str(exception.type)
@@ -85,6 +92,14 @@ def unread_task(worker: ProcessView, parent: ProcessView) -> UnreadTask | None:
     error = f"{exception.type}: {missing[0]}>"  # without the script's path
     found = _made_early(worker, parent, missing["name"]) or UnreadTask("", missing["name"])
     return msgspec.structs.replace(found, error=error)
+
+
+def _takes_a_task(stack: Sequence[PythonFrame]) -> bool:
+    """Whether the loop of a pool's worker was in get(): its initializer runs there as well."""
+    loop = [place for place, frame in enumerate(stack) if (frame.file or "").endswith(_LOOP)]
+    place = next((item for item in loop if (stack[item].function or "") == "worker"), 0)
+    getter = stack[place - 1] if place else None
+    return getter is not None and (getter.file or "").endswith(_QUEUES) and (getter.function or "").endswith("get")
 
 
 def _made_early(worker: ProcessView, parent: ProcessView, name: str) -> UnreadTask | None:

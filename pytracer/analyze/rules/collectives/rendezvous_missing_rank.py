@@ -27,7 +27,8 @@ from pytracer.analyze.collectives.rendezvous import Join, find_mismatch, is_loop
 from pytracer.analyze.collectives.world_size import spawned, world_size_source
 from pytracer.analyze.deaths.attribution import symptom_evidence
 from pytracer.analyze.deaths.ending import asked_to_end
-from pytracer.analyze.evidence.waits.waits import was_asleep
+from pytracer.analyze.evidence.waits.waits import program_stack, was_asleep
+from pytracer.analyze.kin import parent_of
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.rules.account import account
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
@@ -35,6 +36,7 @@ from pytracer.analyze.view import JobView, ProcessView
 from pytracer.decode.types.journal import Rendezvous
 from pytracer.report.job import Evidence, PythonFrame
 
+_NUMBERS = tuple(f"`{digit}" for digit in range(10))
 _MOST = 65536  # a recording may name any size
 
 
@@ -134,8 +136,9 @@ def _describe_missing(job: JobView, join: Join, missing: tuple[int, ...]) -> Des
     at = f" at {place_words(caller)}" if caller is not None else ""
     given = f"{_size_name(join)}="
     source, started = _size_source(join), spawned(join.view.process.snapshot, _caller(join))
-    what = f", by {source}" if source is not None else ""
-    by = f", of which line {started[0]} started {count} (nprocs=`{started[1]}`)" if started is not None else ""
+    what = f", by {source}" if source is not None and not source.startswith(_NUMBERS) else ""
+    ran = started is not None and _ran(job, join, started[0])
+    by = f", of which line {started[0]} starts nprocs=`{started[1]}`" if ran and started is not None else ""
     local = is_loopback(join.data.master_addr)
     return Description(
         f"{capital(span_words(ranks))} waited {time_words(join.waited_ns)} in init_process_group(){at} for a job of "
@@ -165,6 +168,15 @@ def _size_words(join: Join, size: int) -> str:
     made = f" is {source}, here {size}" if source is not None else f" is {size}"
     starts = f"; line {started[0]} starts nprocs=`{started[1]}`" if started is not None else ""
     return f"{_size_name(join)}{made}{starts}, and "
+
+
+def _ran(job: JobView, join: Join, line: int) -> bool:
+    """Whether the parent of that rank was in the line."""
+    parent, caller = parent_of(job, join.view), _caller(join)
+    if parent is None or caller is None:
+        return False
+    stacks = (parent.exception_stack_of_program, parent.python_stack or (), program_stack(parent))
+    return any((frame.file, frame.line) == (caller.file, line) for stack in stacks for frame in stack)
 
 
 def _size_source(join: Join) -> str | None:

@@ -175,7 +175,10 @@ def _judge(view: ProcessView) -> Judgement[_Call] | None:
     wait = wait_of(view)
     if _is_watchdog(view) and wait is not None:
         return Judgement("hang", "possible" if wait.kind in ("device", "driver") else "likely", (view,), call)
-    return Judgement("unknown" if call.child else "exit", "unknown" if call.child else "certain", (view,), call)
+    if call.child is not None:
+        return Judgement("unknown", "unknown", (view,), call)
+    meant = view.process.exit_code == 0 and own_library_exit(view) is not None  # it may be
+    return Judgement("exit", "likely" if meant else "certain", (view,), call)
 
 
 def _same_call(judgement: Judgement[_Call]) -> object:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -99,9 +100,30 @@ def test_status_zero_is_no_death(native: Sequence[str], python: list[Frame], run
 def test_native_code_of_the_program_may_not_end_it_in_mid_work(code: int, run: Path) -> None:
     """What is behind the line that called it never ran."""
     report = ended(run, (CORE, s.LIBC, s.VICTIM, s.PYTHON), TRAIN, code)
-    assert verdict(report) == ("exit", "certain")
+    assert verdict(report) == ("exit", "likely" if code == 0 else "certain")
     assert "an error, such as a null pointer or a negative number, that line 12 makes an exception of" in advice(report)
     assert ("takes that for a failure" in advice(report)) == (code == 0)
+
+
+@pytest.mark.parametrize(("behind", "told"), [("", False), ("save(model)\n", True)])
+def test_last_line_of_a_program_may_end_it(behind: str, told: bool, run: Path) -> None:
+    """Nothing was left to run."""
+    script = run / "train.py"
+    script.write_text(f"lib = load()\nlib.finish(0)\n{behind}", encoding="utf-8")
+    os.utime(script, (0, 0))
+    report = ended(run, (CORE, s.LIBC, s.VICTIM, s.PYTHON), [("<module>", str(script), 2)], 0)
+    assert verdict(report)[0] == ("exit" if told else "clean")
+
+
+def test_child_that_native_code_forked_ends_as_it_is_meant_to(run: Path) -> None:
+    """With copies of its parent's frames; what the parent raises later is the verdict."""
+    native = [(image, 0x1000 + 16 * number) for number, image in enumerate((CORE, s.LIBC, s.VICTIM, s.PYTHON))]
+    child = Box(pid=102, ppid=PID, created_ns=6 * 10**9).at(-1000).doing("cell", "train").at(500)
+    child.crash(0, code=0, state=EXIT, python=TRAIN, native=native).exit(0)
+    alone = build_report(s.load(run / "alone", Box(pid=PID, ppid=99).at(900).exit(0), child))
+    assert verdict(alone)[0] == "clean"
+    failed = Box(pid=PID, ppid=99).at(900).exception("ValueError", "later", TRAIN).exit(1)
+    assert verdict(build_report(s.load(run / "failed", failed, child)))[0] == "python-exception"
 
 
 @pytest.mark.parametrize(("code", "passed"), [(139, True), (3, False)])

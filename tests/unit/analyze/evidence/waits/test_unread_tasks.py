@@ -70,3 +70,26 @@ def test_error_in_code_of_the_program_is_the_verdict_itself(run: Path) -> None:
     stack: list[Frame] = [("Record.__setstate__", str(run / "seismic.py"), 4), *READS]
     report = ended(run, waiting(run), failed(stack=stack), stopped(worker(103, 2), IDLE))
     assert verdict(report)[0] == "python-exception"
+
+
+@pytest.mark.parametrize(
+    ("kind", "stack"),
+    [
+        ("RuntimeError", [("set_num_threads", "/usr/lib/python3.11/site-packages/torch/__init__.py", 9), READS[1]]),
+        ("KeyboardInterrupt", READS),
+    ],
+    ids=["an initializer of a library", "interrupted"],
+)
+def test_other_ends_of_a_worker_are_not_about_its_task(kind: str, stack: list[Frame], run: Path) -> None:
+    """Whatever a library raises before the first task, and Ctrl-C."""
+    box = worker(102, 1).at(5_000).exception(kind, "expects a positive integer", stack).exit(1)
+    report = ended(run, waiting(run), box, stopped(worker(103, 2), IDLE))
+    assert "could not read its task" not in summary(report)
+
+
+def test_argument_that_cannot_be_made_again_is_no_matter_of_where_it_is_defined(run: Path) -> None:
+    """Its constructor wants more than pickle gives."""
+    box = worker(102, 1).at(5_000).exception("TypeError", "__init__() missing 1 required argument", READS).exit(1)
+    report = ended(run, waiting(run), box, stopped(worker(103, 2), IDLE))
+    assert "could not read its task (TypeError" in summary(report)
+    assert "See what the arguments of that task need" in advice(report)
