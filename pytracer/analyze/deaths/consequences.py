@@ -309,24 +309,36 @@ class Followers:
     def _dismissed(self, death: Death) -> Following | None:
         """A child that its parent ended by itself, `worker.terminate()`, and went on: what comes later has a cause.
 
-        Not where the parent raised, or ended with a status of its own: it may have lost what it ended.
+        Or a process below that child, where it ended all of them. Not where it raised, or ended with a status of its
+        own: it may have lost what it ended.
         """
-        parent, number = self._tree.parent[death.view.index], death.view.process.signal
-        if death.nature != "sent" or death.view.process.role == "rank" or parent is None or number is None:
+        number = death.view.process.signal
+        if death.nature != "sent" or death.view.process.role == "rank" or number is None:
             return None
-        if parent.process.role == "launcher" or not self._sent_by(parent, death, number):
+        above = self._tree.ancestors(death.view)
+        sender = next((item for item in above if self._sent_by(item, death, number)), None)
+        if sender is None or self._had_started_ranks(sender, death):
             return None
-        if self._is_reported_by(parent):
-            return None
-        end = self._by_index.get(parent.index)
+        end = self._by_index.get(sender.index)
+        if self._is_reported_by(sender) and (sender.process.role != "launcher" or end is None or end.nature != "sent"):
+            return None  # a launcher is said to report its ranks, also where it was ended as they were
         if end is not None and (end.nature in _OF_ITS_OWN or end.first_ns < death.last_ns + _WENT_ON_NS):
             return None
         later = [other for other in self._others(death) if other.first_ns > death.last_ns]
-        if all(self._sent_by(parent, other, other.view.process.signal or 0) for other in later):
+        if all(self._sent_by(sender, other, other.view.process.signal or 0) for other in later):
             return None
         frame = next((item.frame for item in death.view.senders if item.frame is not None), None)
         at = f" at {place_words(frame)}" if frame is not None else ""
-        return Following(WhyKind.SENT, f"ended by its parent, {name_words([parent])}{at}, which went on")
+        by = "its parent" if sender is self._tree.parent[death.view.index] else "a process above it"
+        return Following(WhyKind.SENT, f"ended by {by}, {name_words([sender])}{at}, which went on")
+
+    def _had_started_ranks(self, sender: ProcessView, death: Death) -> bool:
+        """Whether it is a launcher, and not one that ended a helper of its own before its ranks began."""
+        if sender.process.role != "launcher":
+            return False
+        ranks = [item for item in self._tree.descendants(sender) if item.process.role == "rank"]
+        began = [item.clock.relative(item.process.snapshot.created_mono_ns) or 0 for item in ranks]
+        return not began or min(began) < death.last_ns
 
     def _is_reported_by(self, parent: ProcessView) -> bool:
         """Whether the parent's end is already told by that of a child."""

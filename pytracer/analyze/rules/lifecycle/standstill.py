@@ -85,6 +85,7 @@ from pytracer.analyze.evidence.waits.forked_pool_words import pool_of
 from pytracer.analyze.evidence.waits.held_by_parent import HeldByParent, held_by_parent
 from pytracer.analyze.evidence.waits.killed_holder import KilledHolder, killed_holder
 from pytracer.analyze.evidence.waits.last_wait import last_wait
+from pytracer.analyze.evidence.waits.left_locks import left_lock
 from pytracer.analyze.evidence.waits.library_threads import LibraryThread
 from pytracer.analyze.evidence.waits.lost_lock import LostLock, lost_lock
 from pytracer.analyze.evidence.waits.lost_tasks import lost_tasks
@@ -242,7 +243,8 @@ class Standstill:
         if found.untaken is not None and found.thread is None:
             return _describe_untaken(job, judgement, found.untaken)
         pool = pool_of(view) if found.wait.kind == "forked-native" else None
-        why = why_words(view, found) or only_words(view, found)
+        left = left_lock(job, view) if found.wait.kind == "lock-file" else None
+        why = f": {left.words}" if left is not None else why_words(view, found) or only_words(view, found)
         why += ranks_meanwhile(job, view) if found.device is not None else ""
         own = found.unread_end.wait_words if found.unread_end is not None else wait_words(view, found.wait)
         waited = f"{own}{at_words(found.wait)}{unread_words(view, found)}{why}"
@@ -261,7 +263,7 @@ class Standstill:
                 *(found.device.evidence if found.device is not None else ()),
                 *dismissed_evidence(job, view),
             ],
-            advice_of(view, found),
+            left.advice if left is not None else advice_of(view, found),
             _missing(found),
             line=_line(pool, found),
             behind=_behind(pool or found.unmade or found.started or found.filler or found.spawner or found.unread_end),
