@@ -111,6 +111,8 @@ ABSENCES = (
 GROUPS = (
     Scenario("groups", "made_by_a_subset", "rank 2 does not call new_group()", (2,), MISSING + MISMATCH,
              ("rank 2", "group")),
+    Scenario("groups", "all_after_a_subset", "rank 2 does not call new_group([0, 1])", (2,), MISMATCH,
+             ("rank 2", "left out the process group [0, 1]")),
     Scenario("groups", "made_in_another_order", "rank 1 makes two groups in the other order", (1,), MISMATCH,
              ("rank 1", "group", "order")),
     Scenario("groups", "stuck_upstream", "rank 3 keeps rank 2 waiting, and rank 2 the others", (3,), MISSING,

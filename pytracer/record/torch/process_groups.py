@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 _patches = Patches()
 _noted: tuple[int, int] | None = None  # pid and rank of the last entry: a forked child writes its own
 LEAVING = "destroy_process_group"
+_OF_ALL = "_new_group_with_tag"  # without ranks it makes a group of all
 
 
 def install(box: Core, hooks: TorchLibrary) -> None:
@@ -66,7 +67,7 @@ def install(box: Core, hooks: TorchLibrary) -> None:
     _patches.replace(distributed_c10d, "destroy_process_group", destroy_process_group)
     _patches.replace(dist, "destroy_process_group", destroy_process_group)
 
-    for name in ("_new_group_with_tag", "split_group"):
+    for name in (_OF_ALL, "split_group"):
         _note_groups_of(box, name)
 
     wrap = spawn._wrap
@@ -175,6 +176,8 @@ def _note_groups_of(box: Core, name: str) -> None:
     def make_group(*args: object, **kwargs: object) -> object:
         given = kwargs.get("ranks", args[0] if args else None)
         ranks = [int(rank) for rank in given] if isinstance(given, (list, tuple, range)) else None
+        if given is None and name == _OF_ALL and dist.is_initialized():
+            ranks = [*range(dist.get_world_size())]
         if ranks is not None and not kwargs.get("use_local_synchronization"):
             # Members synchronize in there: if ranks disagree on their groups, it does not return.
             about = kwargs.get("group_desc")

@@ -25,6 +25,16 @@ def made_by_a_subset(rank):
     dist.all_reduce(torch.ones(8), group=everybody)
 
 
+def all_after_a_subset(rank):
+    """The same, and the group of all has no list of ranks."""
+    agree()
+    if rank != 2:
+        pair = group([0, 1], "tensor parallel")
+        dist.all_reduce(torch.ones(8), group=pair)
+    everybody = group(None, "evaluation")
+    dist.all_reduce(torch.ones(8), group=everybody)
+
+
 def made_in_another_order(rank):
     """One rank makes the second group first."""
     agree()

@@ -15,6 +15,7 @@ it did make are compared. Groups made with use_local_synchronization are left ou
 
 from __future__ import annotations
 
+import ast
 import re
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -23,15 +24,17 @@ from typing import NamedTuple
 
 import msgspec
 
-from pytracer._text import capital, count_words
+from pytracer._text import capital, count_words, shortened
 from pytracer.analyze.collectives.description import span_words
 from pytracer.analyze.collectives.matching import VOTERS
 from pytracer.analyze.collectives.rounds import rank_order_words
 from pytracer.analyze.deaths.attribution import longest_group_wait_ns, longest_wait_ns, symptom_evidence, views_of
+from pytracer.analyze.evidence.syntax.loops import deciding_ifs
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.parts import python_frame
 from pytracer.analyze.rules.account import account
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
+from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import JobView
 from pytracer.decode.types.journal import Members
 from pytracer.decode.types.snapshot import Group, GroupList, PythonFrame
@@ -39,6 +42,7 @@ from pytracer.report.job import Evidence
 
 _HASHED = re.compile(r"[0-9a-f]{16,}(:|$)")  # c10d names groups so that only their members make
 _LISTED = 4
+_QUOTED = 60
 
 
 class _Group(NamedTuple):
@@ -111,7 +115,27 @@ def _advice(job: JobView, found: _Sides) -> str:
     place, views = found.made[ranks[0]][found.position].place, views_of(job, ranks[:1])
     frame = python_frame(place) if place is not None else None
     words = rank_order_words(views[0].process.snapshot, frame) if views else None
-    return f"{_SAME_ORDER} {words}: go through the same list on all." if words is not None else _SAME_ORDER
+    if words is not None:
+        return f"{_SAME_ORDER} {words}: go through the same list on all."
+    branches = (_branch(job, found, ranks) for _, ranks in found.sides)
+    return next((f"{_SAME_ORDER} {said}" for said in branches if said is not None), _SAME_ORDER)
+
+
+def _branch(job: JobView, found: _Sides, ranks: list[int]) -> str | None:
+    """The condition around the line that made a group on some ranks."""
+    place, views = found.made[ranks[0]][found.position].place, views_of(job, ranks[:1])
+    frame = python_frame(place) if place is not None else None
+    tree = syntax_tree(views[0].process.snapshot, frame) if views and frame is not None else None
+    if tree is None or frame is None or frame.line is None:
+        return None
+    around = [item for item, is_around in deciding_ifs(tree, frame.line) if is_around]
+    if not around:
+        return None
+    test = shortened(ast.unparse(around[0].test), _QUOTED)
+    return (
+        f"{capital(place_words(frame))} makes one below `if {test}:` (line {around[0].lineno}): take it out of that "
+        "branch, the list of ranks says who is a member; or pass use_local_synchronization=True there."
+    )
 
 
 def _sides_at(made: dict[int, _Made], position: int) -> list[tuple[tuple[int, ...], list[int]]]:
