@@ -73,4 +73,4 @@ def different_but_legal(rank):
 
 
 if __name__ == "__main__":
-    main(made_by_a_subset, made_in_another_order, stuck_upstream, different_but_legal)
+    main(made_by_a_subset, all_after_a_subset, made_in_another_order, stuck_upstream, different_but_legal)
