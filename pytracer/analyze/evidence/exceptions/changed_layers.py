@@ -162,6 +162,8 @@ def _runs_after(tree: ast.Module, line: int, wrapped: int, depth: int = 0) -> bo
     name = getattr(scope, "name", "__init__")
     if name == "__init__" or depth > _DEEPEST:
         return False
+    if name == "forward" and class_around(tree, scope) is not None:
+        return True  # of the wrapped model, whose forward() runs in each step
     lines = [item.lineno for item in nodes_of(tree) if isinstance(item, ast.Call) and called_name(item) == name]
     owner = class_around(tree, scope)
     if owner is not None and owner is class_around(tree, around) and getattr(around, "name", "") == "__init__":

@@ -13,6 +13,9 @@ from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, spans
 
+_SETS_UP_LAYERS = frozenset(
+    {"eval", "train", "requires_grad_", "parameters", "named_parameters", "state_dict", "load_state_dict", "to"}
+)
 _OF_LISTS = ("enumerate", "zip", "reversed", "values", "items")
 
 
@@ -64,11 +67,15 @@ def _runs(owner: ast.ClassDef, layer: str) -> Iterator[int]:
 
 
 def reads_of(owner: ast.ClassDef, layer: str) -> Iterator[tuple[ast.FunctionDef, ast.Attribute]]:
-    """Where methods name it, other than the one that makes it."""
+    """Where methods name it to run it, other than the one that makes it; not `self.body.eval()` and the like."""
     for method in owner.body:
         if isinstance(method, ast.FunctionDef) and method.name != "__init__":
-            for item in own_nodes(method):
-                if isinstance(item, ast.Attribute) and variable(item) == f"self.{layer}":
+            nodes = own_nodes(method)
+            set_up = {
+                id(item.value) for item in nodes if isinstance(item, ast.Attribute) and item.attr in _SETS_UP_LAYERS
+            }
+            for item in nodes:
+                if isinstance(item, ast.Attribute) and variable(item) == f"self.{layer}" and id(item) not in set_up:
                     yield method, item
 
 

@@ -95,6 +95,16 @@ def test_layer_that_is_changed_after_the_wrapping_is_named(place: str, text: str
     assert "before line 18 wraps the model" in told
 
 
+WARM = "if self.n > 9:\n            self.body.eval()\n            self.body.requires_grad_(False)\n        "
+
+
+def test_layer_that_forward_itself_freezes_later_is_named(tmp_path: Path) -> None:
+    """After so many rounds, in the model; to set it up there is not to run it below a condition."""
+    told = said(tmp_path, run=WARM + RUN) or ""
+    assert "(`self.body.requires_grad_(False)`), below `if self.n > 9` (line 7), freezes `body` after line" in told
+    assert said(tmp_path, run=WARM + DEEP) is None
+
+
 @pytest.mark.parametrize(
     "parts",
     [
