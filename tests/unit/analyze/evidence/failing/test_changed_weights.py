@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pytracer.analyze.evidence.failing.explained import explained
+from pytracer.analyze.evidence.failing.explained import Explanation, explained
 from pytracer.report.job import ExceptionReport, PythonFrame, VariableReport
 
 MODEL = """class Gan:
@@ -23,8 +23,13 @@ MESSAGE = (
 )
 
 
-def words(folder: Path, body: str) -> str:
+def words(folder: Path, body: str, *values: tuple[str, str]) -> str:
     """Of backward() in the line that ends with `# failed`."""
+    return explanation(folder, body, *values).words or ""
+
+
+def explanation(folder: Path, body: str, *values: tuple[str, str]) -> Explanation:
+    """With recorded values of variables."""
     file = folder / "gan.py"
     text = MODEL.format(body=textwrap.indent(body, 8 * " "))
     file.write_text(text, encoding="utf-8")
@@ -33,11 +38,10 @@ def words(folder: Path, body: str) -> str:
     held = [
         VariableReport(name="changed parameter", value="self.dis.features.4.weight [1, 32, 4, 4]"),
         VariableReport(name="its optimizer", value="self.dis_opt"),
+        *(VariableReport(name=name, value=value) for name, value in values),
     ]
     frames = [PythonFrame(function="Gan.backward", file=str(file), line=line)]
-    return (
-        explained(snapshot, ExceptionReport(type="RuntimeError", message=MESSAGE, variables=held), frames).words or ""
-    )
+    return explained(snapshot, ExceptionReport(type="RuntimeError", message=MESSAGE, variables=held), frames)
 
 
 @pytest.mark.parametrize(
@@ -68,3 +72,108 @@ def test_step_before_backward_is_named(body: str, tmp_path: Path) -> None:
 def test_step_that_did_not_run_before_is_not(body: str, tmp_path: Path) -> None:
     """In the other arm, in a branch that leaves, in a handler, behind the line."""
     assert "runs `self.dis_opt.step()`" not in words(tmp_path, body)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        """for i, x in enumerate(self.data):
+    if i:
+        self.dis_opt.step()
+    out = self.dis(x)
+    loss = F.mse_loss(out, x)
+    with torch.no_grad():
+        self.dis.features[4].weight.clamp_(-1, 1)
+    loss.backward()  # failed""",
+        """fake = self.gen(self.noise)
+self.dis_opt.step()
+loss = self.dis(fake).mean()
+loss.backward()  # failed""",
+        """loss = self.dis(self.real).mean()
+loss.backward()
+self.dis_opt.step()
+loss = self.dis(self.real).mean()
+loss.backward()  # failed""",
+        """total = 0
+self.dis_opt.step()
+total += self.dis(self.real).mean()
+total.backward()  # failed""",
+        """losses = []
+self.dis_opt.step()
+for x in self.data:
+    losses.append(self.dis(x))
+loss = sum(losses)
+loss.backward()  # failed""",
+        """with torch.no_grad():
+    old = self.dis(self.real)
+kept = self.dis(self.real).detach()
+self.dis_opt.step()
+loss = F.mse_loss(self.dis(self.real), old) + kept.mean()
+loss.backward()  # failed""",
+        """h = torch.zeros(2)
+for x in self.data:
+    if x:
+        self.dis_opt.step()
+    h = self.dis(h.detach())
+    loss = h.sum()
+    loss.backward()  # failed""",
+    ],
+    ids=["data of a loop", "another model", "bound anew", "added to", "list", "without gradients", "cut off"],
+)
+def test_step_above_the_forward_is_not_blamed(body: str, tmp_path: Path) -> None:
+    """The weight was saved after the step: another line has changed it since."""
+    found = explanation(tmp_path, body)
+    assert "self.dis_opt.step()" not in f"{found.words} {found.subject}"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        """fake = self.dis(self.noise)
+self.dis_opt.step()
+loss = F.mse_loss(fake, self.real)
+loss.backward()  # failed""",
+        """fakes = [self.dis(x) for x in self.data]
+self.dis_opt.step()
+for fake in fakes:
+    loss = fake.mean()
+    loss.backward()  # failed""",
+        """losses = []
+for x in self.data:
+    losses.append(self.dis(x))
+self.dis_opt.step()
+loss = sum(losses)
+loss.backward()  # failed""",
+        """total = self.dis(self.real).mean()
+self.dis_opt.step()
+total += self.dis(self.noise).mean()
+total.backward()  # failed""",
+        """h = torch.zeros(2)
+for x in self.data:
+    self.dis_opt.step()
+    h = self.dis(h)
+    loss = h.sum()
+    loss.backward()  # failed""",
+    ],
+    ids=["before", "items of a list", "list", "added to", "round before"],
+)
+def test_step_between_forward_and_loss_is_named(body: str, tmp_path: Path) -> None:
+    """Though the loss itself was computed after it."""
+    assert "runs `self.dis_opt.step()`, which changes" in words(tmp_path, body)
+
+
+CONDITIONAL = "if dis_loss is not None:\n    self.dis_opt.step()\ngen_loss.backward()  # failed"
+
+
+@pytest.mark.parametrize("body", [CONDITIONAL, "pass\nif dis_loss: self.dis_opt.step()\ngen_loss.backward()  # failed"])
+def test_step_below_a_condition_is_said_to_have_run_if_it_did(body: str, tmp_path: Path) -> None:
+    found = explanation(tmp_path, body)
+    assert (found.subject or "").endswith("after the forward, if line 4 ran")
+    assert "which changes `self.dis.features.4.weight` [1, 32, 4, 4] if it ran, and" in (found.words or "")
+
+
+def test_step_below_a_condition_that_held_is_said_plainly(tmp_path: Path) -> None:
+    """By the recorded value of its variable."""
+    found = explanation(tmp_path, CONDITIONAL, ("dis_loss", "[] float32 0.5"))
+    assert (found.subject or "").endswith("after the forward")
+    assert "if it ran" not in (found.words or "")
