@@ -8,16 +8,26 @@ from collections.abc import Iterator
 import msgspec
 
 from pytracer.analyze.evidence.failing.line import FailingLine
-from pytracer.analyze.evidence.slicing.callers import called_function
+from pytracer.analyze.evidence.slicing.bindings import is_demonstration
+from pytracer.analyze.evidence.slicing.callers import called_function, calls_named
 from pytracer.analyze.evidence.slicing.calls import argument_of
 from pytracer.analyze.evidence.slicing.spots import END, Made, Spot
-from pytracer.analyze.evidence.syntax.loops import LOOPS
+from pytracer.analyze.evidence.syntax.loops import LOOPS, deciding_ifs, last_of, loops_around
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.reaching import places_that_bind
-from pytracer.analyze.evidence.syntax.scopes import Scope, class_around, own_nodes, parameters, spans
+from pytracer.analyze.evidence.syntax.scopes import (
+    Scope,
+    class_around,
+    own_nodes,
+    parameters,
+    scope_of,
+    spans,
+    spans_body,
+)
 
 _LOAD = "load_state_dict"
+_MAKES = ("__init__", "__post_init__")  # run wherever there is an object
 
 
 class OptimizerLoad(msgspec.Struct, frozen=True):
@@ -71,7 +81,7 @@ def _loads(at: FailingLine, held: _Held) -> Iterator[OptimizerLoad]:
     for item in own_nodes(scope):
         if not isinstance(item, ast.Call) or not _runs_between(scope, held, item.lineno):
             continue
-        maybe = _is_conditional(scope, item.lineno)
+        maybe = _is_conditional(held.spot.tree, item.lineno, held.until)
         if _is_load(item, name):
             yield OptimizerLoad(item, held.spot, name, maybe)
         else:
@@ -79,7 +89,20 @@ def _loads(at: FailingLine, held: _Held) -> Iterator[OptimizerLoad]:
     owner = class_around(held.spot.tree, scope) if name.startswith("self.") else None
     for item in nodes_of(owner) if owner is not None else ():
         if isinstance(item, ast.Call) and _is_load(item, name):
-            yield OptimizerLoad(item, held.spot, name, _is_conditional(scope, item.lineno))
+            yield _load_of_method(at, held, item)
+
+
+def _load_of_method(at: FailingLine, held: _Held, call: ast.Call) -> OptimizerLoad:
+    """`self.optimizer.load_state_dict(state)`, wherever its class has it."""
+    tree, line = held.spot.tree, call.lineno
+    method = scope_of(tree, line)
+    if method is held.spot.scope:
+        return OptimizerLoad(call, held.spot, held.name, _is_conditional(tree, line, held.until))
+    name = getattr(method, "name", "")
+    calls = calls_named(at.files, name)
+    runs = name in _MAKES or any(not _is_conditional(home, item.lineno) for _, home, item in calls)
+    spot = Spot(held.spot.file, tree, method, line)
+    return OptimizerLoad(call, spot, held.name, not runs or _is_conditional(tree, line))
 
 
 def _loads_of_helper(at: FailingLine, held: _Held, call: ast.Call, maybe: bool) -> Iterator[OptimizerLoad]:
@@ -98,7 +121,7 @@ def _loads_of_helper(at: FailingLine, held: _Held, call: ast.Call, maybe: bool) 
         for item in own_nodes(function):
             if isinstance(item, ast.Call) and _is_load(item, parameter):
                 inner = Spot(file, at.files[file], function, item.lineno, call=(call, held.spot))
-                yield OptimizerLoad(item, inner, parameter, maybe or _is_conditional(function, item.lineno))
+                yield OptimizerLoad(item, inner, parameter, maybe or _is_conditional(at.files[file], item.lineno))
 
 
 def _is_load(call: ast.Call, name: str) -> bool:
@@ -114,5 +137,28 @@ def _runs_between(scope: Scope, held: _Held, line: int) -> bool:
     return held.since < line and any(spans(item, line) and spans(item, held.until) for item in loops)
 
 
-def _is_conditional(scope: Scope, line: int) -> bool:
-    return any(isinstance(item, ast.If) and spans(item, line) for item in own_nodes(scope))
+def _is_conditional(tree: ast.Module, line: int, until: int = END) -> bool:
+    """Whether an `if` may have left it out. `until`: a line of its function that ran behind it, where that is known.
+
+    `if __name__ == "__main__"` has not, nor one that raises.
+    """
+    scope = scope_of(tree, line)
+    short = (item for item in own_nodes(scope) if isinstance(item, ast.If) and item.lineno == line)
+    ifs = [*deciding_ifs(tree, line), *((item, True) for item in short if spans_body(item.body, line))]
+    return any(_may_leave_out(tree, item, line, until) if around else _may_leave(tree, item, until)
+               for item, around in ifs)  # fmt: skip
+
+
+def _may_leave_out(tree: ast.Module, item: ast.If, line: int, until: int) -> bool:
+    arms = (arm for arm in (item.body, item.orelse) if spans_body(arm, line) and spans_body(arm, until))
+    return next(arms, None) is None and not (item in tree.body and is_demonstration(tree, line))
+
+
+def _may_leave(tree: ast.Module, item: ast.If, until: int) -> bool:
+    """Before the line, by `return`, `continue` or `break`."""
+    last = last_of(item.body)
+    if isinstance(last, ast.Return):
+        return until == END
+    return isinstance(last, (ast.Continue, ast.Break)) and not any(
+        spans(loop, item.lineno) for loop in (loops_around(tree, until) if until != END else ())
+    )
