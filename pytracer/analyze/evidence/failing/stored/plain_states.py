@@ -14,11 +14,17 @@ from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.stored.loaded_optimizers import loaded_state
 from pytracer.analyze.evidence.failing.stored.optimizer_loads import OptimizerLoad
+from pytracer.analyze.evidence.slicing.spots import Made
+from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
+from pytracer.analyze.evidence.syntax.names import holds
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
+from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of
 
 _MIXED = re.compile(r"got mixed torch\.Tensor and DTensor")
-_SHARDS = frozenset({"fully_shard", "parallelize_module", "distribute_module", "distribute_tensor"})
+_OF_LISTS = re.compile(r"\b_(?:foreach|fused)_")  # an operator over many parameters
+_SHARDS = frozenset({"parallelize_module", "distribute_module", "distribute_tensor"})
+_LISTED = ("parameters", "named_parameters")
 
 
 def plain_state(at: FailingLine) -> str | None:
@@ -39,9 +45,9 @@ def plain_state(at: FailingLine) -> str | None:
 
 
 def plain_subject(at: FailingLine) -> str | None:
-    """For the headline."""
+    """For the headline, where nothing decides whether the load runs."""
     found = _plain(at)
-    if found is None:
+    if found is None or found[1].maybe:
         return None
     stepped, load = found
     place = at.place(load.spot, load.call.lineno)
@@ -49,14 +55,35 @@ def plain_subject(at: FailingLine) -> str | None:
 
 
 def _plain(at: FailingLine) -> tuple[str, OptimizerLoad] | None:
-    """Only where the program shards what it trains."""
+    """Only where the program shards all that it trains: a step over DTensors and other parameters mixes these."""
     if _MIXED.search(at.message) is None:
         return None
     loaded = loaded_state(at)
     if loaded is None:
         return None
-    calls = (item for tree in at.files.values() for item in nodes_of(tree) if isinstance(item, ast.Call))
-    return (loaded[0], loaded[2]) if any(called_name(item) in _SHARDS for item in calls) else None
+    stepped, made, load = loaded
+    calls = [(tree, item) for tree in at.files.values() for item in nodes_of(tree) if isinstance(item, ast.Call)]
+    units = [_is_part(tree, item, made) for tree, item in calls if called_name(item) == "fully_shard"]
+    others = any(called_name(item) in _SHARDS for _, item in calls) and _OF_LISTS.search(at.message) is None
+    return (stepped, load) if (not all(units) if units else others) else None
+
+
+def _is_part(tree: ast.Module, call: ast.Call, made: Made) -> bool:
+    """`fully_shard(model.head)`, `fully_shard(model[0])`, `for block in model.blocks: fully_shard(block)`.
+
+    `self.model` is the whole where the optimizer has `self.model.parameters()`.
+    """
+    first = next(iter(passed_values(call)), None)
+    owners = [item.value for item in nodes_of(made.node) if isinstance(item, ast.Attribute) and item.attr in _LISTED]
+    if first is None or any(ast.unparse(item) == ast.unparse(first) for item in owners):
+        return first is None
+    if not isinstance(first, ast.Name):
+        return not (isinstance(first, ast.Call) and isinstance(first.func, ast.Name))  # `fully_shard(Net())`
+    name, scope = first.id, scope_of(tree, call.lineno)
+    if any(isinstance(item, (ast.Attribute, ast.Subscript)) for _, item in lines_that_bind(scope, name)):
+        return True
+    loops = (item for item in own_nodes(scope) if isinstance(item, (ast.For, ast.AsyncFor, ast.comprehension)))
+    return any(holds(item.target, name) for item in loops)
 
 
 def _model(at: FailingLine) -> str:
