@@ -60,6 +60,7 @@ class _Walk:
 
     def __init__(self, back: Slice) -> None:
         self._back = back
+        self._seen: set[tuple[int, int]] = set()  # lines that fill a list, in the call of their function
 
     def through(self, node: ast.AST, spot: Spot, read: Made | None, depth: int) -> Iterator[ParameterSet]:
         """`read`: the comprehension, `map()` or loop that goes through it, if there is one."""
@@ -80,12 +81,15 @@ class _Walk:
     def _filled(self, made: Made, depth: int) -> Iterator[ParameterSet]:
         """What the lines that fill an empty list put there, and the loops around them go through."""
         name = variable(made.through[-1][0])
-        scope = made.spot.scope
+        scope, called = made.spot.scope, id(made.spot.call[0]) if made.spot.call is not None else 0
         loops = [item for item in own_nodes(scope) if isinstance(item, (ast.For, ast.AsyncFor))]
         for item in own_nodes(scope):
             value = _filling(item, name) if name is not None else None
             if value is None or not isinstance(item, (ast.Expr, ast.AugAssign)):
                 continue
+            if (id(item), called) in self._seen:
+                continue  # of lists that fill each other
+            self._seen.add((id(item), called))
             at = structs.replace(made.spot, line=item.lineno)
             one = isinstance(item, ast.Expr) and called_name(item.value) != "extend"  # type: ignore[arg-type]
             yield from self.through(ast.List([value]) if one else value, at, None, depth)

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from pytracer.analyze.evidence.slicing.parameter_sets import parameter_sets
+from pytracer.analyze.evidence.slicing.parameter_sets import ParameterSet, parameter_sets
 from pytracer.analyze.evidence.slicing.slice import Slice
-from pytracer.analyze.evidence.slicing.spots import Spot
+from pytracer.analyze.evidence.slicing.spots import Made, Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import scope_of
@@ -22,11 +22,15 @@ SNAPSHOT: Any = SimpleNamespace(argv=(), environment={}, created_wall_ns=1 << 62
 def sets_of(body: str) -> list[tuple[int, str]]:
     """The sets of the only AdamW() in a function of these lines, each with what lists it; the first line is 1."""
     text = "\n".join(["def build(model, table):", *(f"    {line}" for line in body.strip().splitlines())])
+    return [(item.made.line - 1, ast.unparse(item.read.node)) for item in sets_in(text)]
+
+
+def sets_in(text: str) -> list[ParameterSet]:
+    """Of the only AdamW() in a file."""
     tree = ast.parse(text)
     call = next(item for item in nodes_of(tree) if isinstance(item, ast.Call) and called_name(item) == "AdamW")
     spot = Spot(FILE, tree, scope_of(tree, call.lineno), call.lineno)
-    found = parameter_sets(Slice(SNAPSHOT, []), call, spot)
-    return [(item.made.line - 1, ast.unparse(item.read.node)) for item in found]
+    return parameter_sets(Slice(SNAPSHOT, []), call, spot)
 
 
 GROUPS = """
@@ -149,3 +153,53 @@ optimizer = torch.optim.AdamW(rows)
 )
 def test_order_that_is_no_set_s_is_left_alone(body: str) -> None:
     assert sets_of(body) == []
+
+
+class _Counting(Slice):
+    """Counts the values that are followed."""
+
+    asked = 0
+
+    def made(self, node: ast.AST, spot: Spot, *, calls: bool) -> Made:
+        type(self).asked += 1
+        return super().made(node, spot, calls=calls)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        """
+todo = []
+todo.append(model)
+for m in todo:
+    todo.extend(m.a)
+    todo.extend(m.b)
+    todo.extend(m.c)
+optimizer = torch.optim.AdamW([p for m in todo for p in m.parameters()])
+""",
+        "a, b, c = [], [], []\n"
+        + "a.extend(b)\nb.extend(c)\nc.extend(a)\n" * 8
+        + "c.extend(set(model.parameters()))\noptimizer = torch.optim.AdamW(a)",
+    ],
+    ids=["itself", "each other"],
+)
+def test_lists_that_fill_each_other_are_followed_once(body: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each line that fills one, whatever leads to it."""
+    monkeypatch.setattr(f"{__name__}.Slice", _Counting)
+    monkeypatch.setattr(_Counting, "asked", 0)
+    assert len(sets_of(body)) == body.count("set(")
+    assert _Counting.asked < 100
+
+
+def test_function_that_fills_a_list_is_followed_for_each_call() -> None:
+    """What its parameter was, differs."""
+    text = """def listed(rows):
+    kept = []
+    kept.extend(rows)
+    return kept
+def build(model):
+    first = set(model.a.parameters())
+    second = set(model.b.parameters())
+    optimizer = torch.optim.AdamW([*listed(first), *listed(second)])
+"""
+    assert [item.made.line for item in sets_in(text)] == [6, 7]
