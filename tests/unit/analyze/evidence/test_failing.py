@@ -155,7 +155,7 @@ SUBJECTS = [
         ),
         (
             "the loaded state has other shapes than the gradients, and the groups are built from a set (line 2), whose "
-            "order changes"
+            "order may change"
         ),
     ),
     (

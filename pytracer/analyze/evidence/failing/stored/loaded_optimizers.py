@@ -79,7 +79,8 @@ def misfit_subject(at: FailingLine) -> str | None:
         return None
     shapes, so = ("shapes of other parameters", "since") if found.known else ("other shapes than the gradients", "and")
     of = f"{'sets' if len(found.sets) > 1 else 'a set'} ({set_lines(at, found.sets)})"
-    return f"the loaded state has {shapes}, {so} the groups are built from {of}, whose order changes"
+    order = "changes" if found.known else "may change"
+    return f"the loaded state has {shapes}, {so} the groups are built from {of}, whose order {order}"
 
 
 def loaded_state(at: FailingLine) -> tuple[str, Made, OptimizerLoad] | None:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pytracer._text import list_words, shortened
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.slicing.parameter_sets import ParameterSet
+from pytracer.analyze.evidence.slicing.sets_of_names import are_names
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.scopes import own_nodes
 
@@ -63,7 +64,7 @@ def _written(item: ParameterSet) -> str | None:
     """A list of the same that has an order, in place of what lists the set; None where that is not sure."""
     listed = _listed(item.read.node)
     if listed is None:
-        return _by_name(item.read.node, item.made.node)
+        return _by_name(item)
     if isinstance(listed, (ast.Name, ast.Attribute)):
         model = _model(item)
         return f"[p for p in {model}.parameters() if p in {ast.unparse(listed)}]" if model is not None else None
@@ -100,14 +101,15 @@ def _of_set(node: ast.AST) -> ast.expr | None:
     return None
 
 
-def _by_name(read: ast.AST, made: ast.AST) -> str | None:
-    """`[table[name] for name in sorted(decay)]`."""
+def _by_name(item: ParameterSet) -> str | None:
+    """`[table[name] for name in sorted(decay)]`; not of ids, which no other run repeats, or of what may be no name."""
+    read = item.read.node
     if not isinstance(read, (ast.ListComp, ast.GeneratorExp)) or len(read.generators) != 1:
         return None
     part, elt = read.generators[0], read.elt
     if not isinstance(elt, ast.Subscript) or ast.unparse(elt.slice) != ast.unparse(part.target):
         return None
-    if not isinstance(part.iter, (ast.Name, ast.Attribute)) or "id(" in ast.unparse(made):
+    if not isinstance(part.iter, ast.Name) or not are_names(item.made, (part.iter, item.read.spot)):
         return None
     where = "".join(f" if {ast.unparse(test)}" for test in part.ifs)
     return f"[{ast.unparse(elt)} for {ast.unparse(part.target)} in sorted({ast.unparse(part.iter)}){where}]"
