@@ -18,6 +18,7 @@ DATASET = """class Pages(Dataset):
         self.folder = folder
         self.images = {made}
         self.stats = Stats()
+        {more}
     def __len__(self):
         return len(self.images)
     def load(self, index):
@@ -39,11 +40,12 @@ def found_in(
     made: str = "[None] * 900",
     get: str = "self.load(index)",
     reset: str = "pass",
+    more: str = "pass",
     dataset: str | None = "Pages",
 ) -> WorkerCache | None:
     """Of a worker whose parent failed in that file."""
     file = folder / "data.py"
-    file.write_text(DATASET.format(store=store, made=made, get=get, reset=reset), encoding="utf-8")
+    file.write_text(DATASET.format(store=store, made=made, get=get, reset=reset, more=more), encoding="utf-8")
     snapshot = SimpleNamespace(argv=(), created_wall_ns=time.time_ns() + 10**9, threads=(), pid=1)
     frame = PythonFrame(function="train", file=str(file), line=1)
     parent = SimpleNamespace(
@@ -62,6 +64,10 @@ def found_in(
         ("self.images[index] = (image, image.shape)", "{}"),
         ("self.images.append(image)", "[]"),
         ("self.images.setdefault(index, image)", "{}"),
+        ("self.images[int(index)] = image", "np.zeros((900, 32, 32))"),
+        ("if self.keep: self.images[index] = image", "{} if folder else None"),
+        ("if index not in self.images: self.images[index] = image", "dict()"),
+        ('if self.mode == "ram": self.images[index] = image', "defaultdict(list)"),
     ],
 )
 def test_cache_of_the_samples_is_one_for_each_worker(
@@ -70,9 +76,10 @@ def test_cache_of_the_samples_is_one_for_each_worker(
     """In a method that __getitem__ calls."""
     found = found_in(tmp_path, monkeypatch, store=store, made=made)
     assert found is not None
-    assert found.words == "each worker keeps what it loads in a `self.images` of its own (data.py:10)"
+    assert found.words == "each worker keeps what it loads in a `self.images` of its own (data.py:11)"
     advice = found.advice(None)
-    assert "Pages keeps what it loads, in each of 4 workers for itself" in advice and f"`{store}`" in advice
+    assert "Pages keeps what it loads, in each of 4 workers for itself" in advice
+    assert f"`{store.rpartition(': ')[2]}`" in advice
 
 
 @pytest.mark.parametrize(
@@ -84,6 +91,35 @@ def test_cache_of_the_samples_is_one_for_each_worker(
         {"store": "images = {}; images[index] = image"},  # of one call
         {"made": "LRUCache(maxsize=64)"},
         {"made": "np.memmap(path)"},
+        {"store": 'self.images["last"] = image'},
+        {"store": "self.images[:] = image", "made": "np.zeros((32, 32))"},
+        {"store": "self.images[index % 8] = image", "made": "[None] * 8"},
+        {"store": "slot = index % 8; self.images[slot] = image", "made": "[None] * 8"},
+        {"store": "index %= 8; self.images[index] = image", "made": "[None] * 8"},
+        {"store": "if index < self.cache_size: self.images[index] = image"},
+        {"store": "if self.used + image.nbytes < self.budget: self.images[index] = image"},
+        {"store": "full = self.used > self.budget\n        if not full: self.images[index] = image"},
+        {"store": "if self.used > self.budget: return image\n        self.images[index] = image"},
+        {"store": "if index in self.often: self.images[index] = image"},
+        {"store": "if self.has_room(image): self.images[index] = image"},
+        {"get": "self.load(index) if index < self.kept else None"},
+        {"store": "self.images[index] = h5py.File(self.folder)", "made": "{}"},
+        {"store": "file = open(self.folder); self.images[index] = file", "made": "{}"},
+        {"store": "self.images[index] = np.load(self.folder, mmap_mode='r')", "made": "{}"},
+        {"store": "path = self.files[index]; self.images[path] = image", "made": "{}"},  # some may share one
+        {"store": "self.images.append(os.path.basename(self.files[index]))", "made": "[]"},
+        {"store": "name = name_of(index); self.images.append(name)", "made": "[]"},  # not what it loads
+        {"made": "torch.zeros(900, 3)", "more": "self.images.share_memory_()"},
+        {"made": "torch.zeros(900, 3).share_memory_()"},
+        {"made": "kept", "more": "kept = torch.zeros(900, 3).share_memory_()"},
+        {"made": "kept", "more": "kept = torch.zeros(900, 3); kept.share_memory_()"},
+        {
+            "made": "torch.from_numpy(kept)",
+            "more": "kept = np.ctypeslib.as_array(mp.Array(ctypes.c_float, 900).get_obj()).reshape(900, 3)",
+        },
+        {"made": "mp.Array(ctypes.c_float, 900)"},
+        {"made": "folder"},  # which its caller may share
+        {"made": "deque(maxlen=8)", "store": "self.images.append(image)"},
         {"made": "manager.dict()", "store": "self.images[index] = image if len(self.images) < 9 else None"},
         {"reset": "self.images = {}"},
         {"reset": "self.images.clear()"},
