@@ -84,7 +84,7 @@ def _between(one: Side, other: Side) -> list[Decider] | None:
     for position in range(at, len(inside.way)):
         frame = inside.way[position]
         tree = syntax_tree(snapshot, frame)
-        if tree is None or frame.line is None or _decides_itself(tree, frame.line, called_by(inside, position)):
+        if tree is None or frame.line is None or decides_itself(tree, frame.line, called_by(inside, position)):
             return None
         if _NO_SYNC in ast.unparse(scope_of(tree, frame.line)):
             return None
@@ -112,7 +112,7 @@ def decider_in_round(inside: Side, other: str) -> Decider | None:
         return None
     if quiet_handler(snapshot, inside.way, other) is not None or not loops_around(tree, frame.line):
         return None
-    if _decides_itself(tree, frame.line, inside.call.op):
+    if decides_itself(tree, frame.line, inside.call.op):
         return None
     found = _of_round([*_of_frame(frame, tree, frame.line, None)], frame)
     return found[0] if len(found) == 1 and not _ends_itself(found[0]) else None
@@ -136,7 +136,7 @@ def called_by(side: Side, position: int) -> str:
     return (inner[0].function or "").rpartition(".")[2] if inner else side.call.op
 
 
-def _decides_itself(tree: ast.Module, line: int, name: str) -> bool:
+def decides_itself(tree: ast.Module, line: int, name: str) -> bool:
     """Whether the line calls it in a comprehension, behind `and`, in a choice, or below a `case`."""
     on_line = [item for item in nodes_of(tree) if isinstance(item, (ast.expr, ast.stmt)) and spans(item, line)]
     if any(isinstance(item, (ast.If, *LOOPS)) and item.lineno == item.body[0].lineno == line for item in on_line):

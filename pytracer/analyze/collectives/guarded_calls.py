@@ -8,25 +8,23 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
+from itertools import pairwise
 
 import msgspec
 
 from pytracer._text import shortened
+from pytracer.analyze.collectives.alike_tests import is_alike
+from pytracer.analyze.collectives.deciders import decides_itself
 from pytracer.analyze.evidence.slicing.callers import calls_of, only_function
 from pytracer.analyze.evidence.slicing.files import program_files
-from pytracer.analyze.evidence.syntax.loops import deciding_ifs
-from pytracer.analyze.evidence.syntax.names import variable
-from pytracer.analyze.evidence.syntax.nodes import nodes_of
-from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes, scope_of, spans
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.loops import deciding_ifs, last_of
+from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, spans, spans_body
 from pytracer.analyze.naming import line_in
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import PythonFrame
 
 _LONGEST = 60
-_COUNTERS = ("range", "enumerate", "trange", "count")
-# What options are usually kept in: the same for all ranks of a job.
-_OPTIONS = frozenset({"args", "cfg", "config", "opt", "opts", "options", "hparams", "params", "conf", "settings"})
-_OF_ROUNDS = frozenset({"epoch", "step", "epochs", "steps", "iteration", "it", "global_step"})
 
 
 class GuardedCall(msgspec.Struct, frozen=True):
@@ -40,8 +38,8 @@ class GuardedCall(msgspec.Struct, frozen=True):
     def subject(self, behind: str) -> str:
         """For the headline. `behind`: the rank that called it less often."""
         return (
-            f"{behind} has called {self.function}() less often, which {self.call} calls only where `{self.test}` holds "
-            f"({self.at})"
+            f"{behind} has called {self.function}() less often; {self.call}, which calls it only where `{self.test}` "
+            f"holds ({self.at}), may have left it out"
         )
 
     def advice(self, behind: str, counted: str) -> str:
@@ -56,24 +54,32 @@ class GuardedCall(msgspec.Struct, frozen=True):
 def guarded_call(view: ProcessView, way: Sequence[PythonFrame], here: str | None) -> GuardedCall | None:
     """None where the function has no such call, or several, or where the condition is the same on all ranks.
 
+    Nor where the lines that led there may have been left out themselves: a handler goes on without the rest, or the
+    call stands below a condition, too.
+
     Args:
         view: A rank that is in the function.
         way: The program's lines that led there, the outermost first.
         here: The file that is spoken of.
     """
     files = program_files(view.process.snapshot, way)
+    if any(_may_be_skipped(files.get(outer.file or ""), outer, inner) for outer, inner in pairwise(way)):
+        return None
     for outer, inner in zip(reversed(way[:-1]), reversed(way[1:]), strict=True):
         found = only_function(files, (inner.function or "").rpartition(".")[2])
         tree = files.get(outer.file or "")
         if found is None or tree is None or outer.line is None or found[0] != inner.file:
             continue
         scope = scope_of(tree, outer.line)
+        if any(is_around and not is_alike(tree, guard) for guard, is_around in deciding_ifs(tree, outer.line)):
+            continue
         guards = {
             guard.lineno: (guard, item.call)
             for item in calls_of(files, *found)
             if item.tree is tree and item.call.lineno < outer.line and scope_of(tree, item.call.lineno) is scope
             for guard, is_around in deciding_ifs(tree, item.call.lineno)[:1]
-            if is_around and not spans(guard, outer.line) and not _is_alike(scope, guard)
+            if is_around and spans_body(guard.body, item.call.lineno) and not spans(guard, outer.line)
+            if not is_alike(tree, guard)
         }
         if len(guards) == 1:
             guard, call = guards.popitem()[1]
@@ -86,21 +92,22 @@ def guarded_call(view: ProcessView, way: Sequence[PythonFrame], here: str | None
     return None
 
 
-def _is_alike(scope: Scope, guard: ast.If) -> bool:
-    """Whether it asks only for numbers of rounds, options and constants."""
-    counters = {
-        name.id
-        for loop in own_nodes(scope)
-        if isinstance(loop, ast.For) and isinstance(loop.iter, ast.Call)
-        if any(ast.unparse(loop.iter.func).rpartition(".")[2] == item for item in _COUNTERS)
-        for name in nodes_of(loop.target)
-        if isinstance(name, ast.Name)
-    }
-    asked = {text for item in nodes_of(guard.test) if (text := variable(item)) is not None}
-    whole = {text for text in asked if not any(other.startswith(f"{text}.") for other in asked)}
-    return all(_is_of_job(text, counters) for text in whole)
+def _may_be_skipped(tree: ast.Module | None, outer: PythonFrame, inner: PythonFrame) -> bool:
+    """Whether an error before the call, or what stands around it in its line, may have left it out."""
+    if tree is None or outer.line is None:
+        return False
+    if decides_itself(tree, outer.line, (inner.function or "").rpartition(".")[2]):
+        return True
+    around = (item for item in own_nodes(scope_of(tree, outer.line)) if isinstance(item, ast.Try))
+    return any(
+        spans_body(item.body, outer.line) and any(_goes_on(handler) for handler in item.handlers) for item in around
+    )
 
 
-def _is_of_job(text: str, counters: set[str]) -> bool:
-    parts = text.removeprefix("self.").split(".")
-    return parts[0] in counters or parts[0] in _OPTIONS or parts[-1] in _OF_ROUNDS
+def _goes_on(handler: ast.ExceptHandler) -> bool:
+    """Not one that raises, ends the process, or is for the end of it."""
+    caught = ast.unparse(handler.type) if handler.type is not None else ""
+    last = last_of(handler.body)
+    call = last.value if isinstance(last, ast.Expr) and isinstance(last.value, ast.Call) else None
+    ends = call is not None and called_name(call) in ("exit", "_exit", "abort", "quit")
+    return not isinstance(last, ast.Raise) and not ends and caught not in ("KeyboardInterrupt", "SystemExit")

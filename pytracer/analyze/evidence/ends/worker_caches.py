@@ -164,7 +164,7 @@ def _stores(tree: ast.Module, method: _Method, numbers: frozenset[str]) -> Itera
 
 
 def _stored(node: ast.Assign | ast.Expr, method: _Method, numbers: frozenset[str]) -> tuple[ast.expr, ast.expr] | None:
-    """Container and value of `cache[index] = x`, `cache.setdefault(index, x)`, `images.append(x)` of what is returned."""
+    """Container and value of `cache[index] = x`, `cache.setdefault(index, x)`, `images.append(x)` of a result."""
     call = node.value if isinstance(node.value, ast.Call) else None
     if isinstance(node, ast.Expr) and call is not None and called_name(call) == "setdefault" and len(call.args) == 2:
         held = isinstance(call.func, ast.Attribute) and _is_number(call.args[0], numbers)
