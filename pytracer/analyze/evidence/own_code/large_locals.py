@@ -9,7 +9,7 @@ import msgspec
 from pytracer._text import size_words
 from pytracer.analyze.address_space.stack_bounds import stack_bounds
 from pytracer.analyze.evidence.native.native_stack import own_frames
-from pytracer.analyze.evidence.own_code.native_source import LocalArray, local_arrays
+from pytracer.analyze.evidence.own_code.native_source import LocalArray, function_lines, local_arrays
 from pytracer.analyze.view import ProcessView
 
 _BYTES = {
@@ -18,7 +18,11 @@ _BYTES = {
     **dict.fromkeys(("int", "unsigned", "float", "int32_t", "uint32_t"), 4),
     **dict.fromkeys(("long", "double", "int64_t", "uint64_t", "size_t", "ssize_t"), 8),
 }
-_LEAST_PART = 4  # of the stack: what a fixed array takes that is worth a name
+_LEAST_PART = 4  # of the stack: what a fixed array takes that is worth a name, and the frame of one of unknown size
+_ALLOCA = re.compile(r"\balloca\s*\(|__builtin_alloca")
+_COMMENT = re.compile(r"//.*|/\*.*?\*/|\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'")
+_CALL = re.compile(r"\b(?!sizeof\b)[A-Za-z_]\w*\s*\(")
+_NAME = re.compile(r"\b[A-Za-z_]\w*\b")
 
 
 class LargeLocal(msgspec.Struct, frozen=True):
@@ -43,19 +47,81 @@ class LargeLocal(msgspec.Struct, frozen=True):
 
 
 def large_local(view: ProcessView) -> LargeLocal | None:
-    """Of the innermost function, whose source is here; None where several arrays may be meant."""
+    """Of the innermost function, whose source is here; None where several arrays may be meant, or alloca()."""
     frame, bounds = next(iter(own_frames(view)), None), stack_bounds(view)
     arrays = local_arrays(frame) if frame is not None else []
-    stack_bytes = bounds[1] - bounds[0] if bounds is not None else None
-    found = [item for item in arrays if _is_large(item, stack_bytes)]
-    return LargeLocal(found[0], _frame_bytes(view)) if len(found) == 1 else None
+    stack_bytes, frame_bytes = bounds[1] - bounds[0] if bounds is not None else None, _frame_bytes(view)
+    lines = function_lines(frame) if frame is not None and arrays else None
+    source = _Source.of(*lines) if lines is not None else None
+    if source is None or source.calls_alloca:
+        return None
+    found = [item for item in arrays if _is_large(item, source, stack_bytes)]
+    if len(found) != 1 or (found[0].size is None and _is_small(frame_bytes, stack_bytes)):
+        return None
+    return LargeLocal(found[0], frame_bytes)
 
 
-def _is_large(array: LocalArray, stack_bytes: int | None) -> bool:
-    """Of unknown size, by names that no `#define` of the file has, or a large part of the stack."""
+class _Source(msgspec.Struct, frozen=True):
+    """`head`: of the function, up to its body. `lines`: of the body, by number, without comments; up to `running`."""
+
+    head: str
+    lines: dict[int, str]
+    running: int
+
+    @classmethod
+    def of(cls, lines: list[tuple[int, str]], running: int) -> _Source:
+        """From all lines of the function."""
+        plain = [(number, _COMMENT.sub("", text)) for number, text in lines]
+        opening = next((number for number, text in plain if "{" in text), running)
+        head = " ".join(text for number, text in plain if number <= opening)
+        return cls(head.partition("{")[0], dict(plain), running)
+
+    @property
+    def calls_alloca(self) -> bool:
+        """Anywhere, since it may have run in an earlier round of a loop."""
+        return any(_ALLOCA.search(text) for text in self.lines.values())
+
+    def is_of_open_block(self, array: LocalArray) -> bool:
+        """Whether the block that declares an array has not ended before the running line: its memory is free then."""
+        depth, begun = 0, int(array.place.rpartition(":")[2])
+        for number in range(begun, self.running):
+            for brace in re.findall("[{}]", self.lines.get(number, "")):
+                depth += 1 if brace == "{" else -1
+                if depth < 0:
+                    return False
+        return True
+
+    def varies(self, name: str, seen: frozenset[str] = frozenset()) -> bool:
+        """Whether a caller decides it: a parameter, or a variable of the function that no literal initialises."""
+        if name in seen:
+            return False
+        if name in self._parameters:
+            return True
+        declared = re.compile(
+            rf"(?:^|[;{{(])\s*(?:[A-Za-z_][\w:]*[\s*&]+)+(?:\w+\s*(?:=[^;,]*)?,\s*)*{name}\s*(?:[;,]|=([^;,]*))"
+        )
+        found = [match for text in self.lines.values() if (match := declared.search(text)) is not None]
+        if len(found) != 1 or "return" in found[0][0]:
+            return False
+        value = found[0][1]
+        if value is None:
+            return True
+        return _CALL.search(value) is not None or any(self.varies(item, seen | {name}) for item in _NAME.findall(value))
+
+    @property
+    def _parameters(self) -> frozenset[str]:
+        """The last name of each."""
+        given = self.head.partition("(")[2].rpartition(")")[0]
+        names = (_NAME.findall(item.partition("=")[0].partition("[")[0]) for item in given.split(","))
+        return frozenset(item[-1] for item in names if len(item) > 1)
+
+
+def _is_large(array: LocalArray, source: _Source, stack_bytes: int | None) -> bool:
+    """Of a size that a caller decides, or a large part of the stack."""
     sizes = re.findall(r"\[([^\]]*)\]", array.bounds)
     if array.size is None:
-        return any(re.search(r"[a-z_]", size) for size in sizes)
+        names = {name for size in sizes for name in _NAME.findall(size)}
+        return any(source.varies(name) for name in names) and source.is_of_open_block(array)
     each = _BYTES.get(array.type.split()[-1])
     if each is None or stack_bytes is None or not all(size.isdecimal() for size in sizes[1:]):
         return False
@@ -63,6 +129,11 @@ def _is_large(array: LocalArray, stack_bytes: int | None) -> bool:
     for size in sizes[1:]:
         total *= int(size)
     return total * _LEAST_PART >= stack_bytes
+
+
+def _is_small(frame_bytes: int | None, stack_bytes: int | None) -> bool:
+    """Whether the whole frame takes too little of the stack for an array in it to be the reason."""
+    return frame_bytes is not None and stack_bytes is not None and frame_bytes * _LEAST_PART < stack_bytes
 
 
 def _frame_bytes(view: ProcessView) -> int | None:

@@ -87,6 +87,17 @@ def own_lines(frame: NativeFrame) -> tuple[str, list[tuple[int, str]]] | None:
     return (short_file(line.file or ""), found) if found else None
 
 
+def function_lines(frame: NativeFrame) -> tuple[list[tuple[int, str]], int] | None:
+    """All lines of the function that local_arrays() reads, with their numbers, and the number of the running one."""
+    line = next((item for item in frame.lines or () if item.file and item.line), None)
+    lines = _lines(frame, line)
+    if lines is None or line is None or line.line is None:
+        return None
+    begin = _beginning(lines, line.line)
+    end = next((at for at in range(max(begin + 1, line.line - 1), len(lines)) if lines[at].startswith("}")), len(lines))
+    return [(at + 1, lines[at]) for at in range(begin, end)], line.line
+
+
 def lines_from(frame: NativeFrame, line: SourceLine, most: int) -> list[tuple[int, str]]:
     """The lines of a function with their numbers, from the one at `line` or its beginning on; empty if not known."""
     lines = _lines(frame, line)

@@ -47,7 +47,7 @@ from pytracer.analyze.evidence.native.nesting import (
     only_call,
 )
 from pytracer.analyze.evidence.native.recursion import Cycle, find_cycle
-from pytracer.analyze.evidence.own_code.large_locals import large_local
+from pytracer.analyze.evidence.own_code.large_locals import LargeLocal, large_local
 from pytracer.analyze.evidence.own_code.own_libraries import is_own_path
 from pytracer.analyze.evidence.phrases import fault_evidence, in_function, python_evidence
 from pytracer.analyze.evidence.slicing.files import program_files
@@ -197,7 +197,7 @@ def _how(view: ProcessView, cycle: StackCycle | None, python: Cycle[PythonFrame]
     if _depth(view) >= DEEP_FRAMES:
         return f", {depth} deep"
     size, beyond = _stack_bytes(view), _beyond_bytes(view)
-    local = large_local(view)
+    local = large_local(view) if _small_stack_advice(view) is None else None
     if local is not None:
         return f": {local.summary}" + (f" of a stack of {size_words(size)}" if size is not None else "")
     only = f", only {depth} deep" if _is_whole(view) else ""
@@ -280,10 +280,15 @@ def _nested(cycle: StackCycle | None, python: Cycle[PythonFrame] | None) -> Nest
 
 
 def _small_stack_advice(view: ProcessView) -> str | None:
-    """Where a thread's stack was made small, and a library's code needs more; with the only line that asks for it."""
+    """Where a thread's stack was made small, and a library's code needs more; with the only line that asks for it.
+
+    Also where the program's own does, by a local array that a stack of the usual size has room for.
+    """
     size, frames = _stack_bytes(view), own_frames(view)
     kind = view.thread.kind if view.thread else None
-    if size is None or size >= SMALL_STACK_BYTES or kind != "python" or is_own_path(frames[0].image):
+    if size is None or size >= SMALL_STACK_BYTES or kind != "python":
+        return None
+    if is_own_path(frames[0].image) and not _has_room_elsewhere(large_local(view)):
         return None
     more = f"{frame_words(frames[0])} and what called it need more than {size_words(size)}"
     lines = {
@@ -298,6 +303,10 @@ def _small_stack_advice(view: ProcessView) -> str | None:
     frame = next(iter(program_frames(view)), None)
     at = f"line {line}" if frame is not None and frame.file == file else f"{short_file(file)}:{line}"
     return f"Ask threading.stack_size() for several MiB at {at}, or leave the default: {more}."
+
+
+def _has_room_elsewhere(local: LargeLocal | None) -> bool:
+    return local is not None and (local.frame_bytes is None or local.frame_bytes < SMALL_STACK_BYTES)
 
 
 def _levels(cycle: StackCycle) -> str:
@@ -385,12 +394,12 @@ def _advice(view: ProcessView, cycle: StackCycle | None, python: Cycle[PythonFra
     elif _depth(view) >= DEEP_FRAMES or not own_frames(view):
         first = "Look for very deep recursion in the recorded stacks."
     else:
-        local = large_local(view)
-        if local is not None:
-            return local.advice(_LARGER.get((view.thread.kind if view.thread else None) or "", _BY_CREATOR))
         small = _small_stack_advice(view)
         if small is not None:
             return small
+        local = large_local(view)
+        if local is not None:
+            return local.advice(_LARGER.get((view.thread.kind if view.thread else None) or "", _BY_CREATOR))
         first = (
             "Look for large local arrays or alloca() in the innermost native function."
             if _is_whole(view)

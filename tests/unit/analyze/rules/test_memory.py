@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 
+from pytracer.analyze.evidence.own_code.large_locals import LargeLocal
+from pytracer.analyze.evidence.own_code.native_source import LocalArray
+from pytracer.analyze.rules.memory import stack_overflow
 from pytracer.report.job import Report
 from tests.conditions import needs_capstone
 from tests.support import scenarios as s
@@ -121,6 +124,31 @@ def test_depth_is_told_only_of_stacks_that_were_followed_to_python(stack_of: lis
     assert ("frame" in summary(report)) == bool(depth)
     assert "the stack of 64.0 KiB is small" in summary(report)
     assert advice(report).startswith("Ask threading.stack_size() for several MiB at line 1, or leave the default: mkl")
+
+
+@pytest.mark.parametrize(
+    ("frame_bytes", "words"),
+    [
+        (None, "Ask threading.stack_size() for several MiB at line 1"),
+        (96 * 1024, "Ask threading.stack_size() for several MiB at line 1"),
+        (24 * MIB, "Take the memory of `row` from the heap"),
+    ],
+)
+def test_small_stack_comes_before_an_array_that_another_one_holds(
+    frame_bytes: int | None, words: str, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread's 64 KiB are why, unless the frame were too large for most."""
+    program = run / "train.py"
+    program.write_text("threading.stack_size(64 * 1024)\nrun()\nblur(x)\n", encoding="utf-8")
+    os.utime(program, (0, 0))
+    array = LocalArray("float", "row", "[w]", None, "blur.c:5")
+    monkeypatch.setattr(stack_overflow, "large_local", lambda view: LargeLocal(array, frame_bytes))
+    report = overflow(
+        run, tid=202, stack=SMALL_STACK, stack_of=[(s.VICTIM, "blur")], python=[("split", str(program), 3)],
+        mappings=[PROGRAM, GUARD, (*SMALL_STACK, "rw-p", 0, "")],
+    )  # fmt: skip
+    assert advice(report).startswith(words)
+    assert ("the stack of 64.0 KiB is small" in summary(report)) == words.startswith("Ask")
 
 
 RESERVED = (LOW - 64 * MIB, LOW - 1 * MIB, "---p", 0, "")  # malloc()'s for another thread, below this one's stack

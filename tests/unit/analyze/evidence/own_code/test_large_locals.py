@@ -21,10 +21,12 @@ def crashed(
     """In the line below the declarations of `letterbox()`."""
     source, library = folder / "letterbox.c", folder / "libletterbox.so"
     source.write_text(
-        f"#define SIDE 64\nvoid letterbox(int w, int h) {{\n{declared}    use(w);\n}}\n", encoding="utf-8"
+        "#define SIDE 64\nstatic const int kTaps = 16; enum { taps = 8 }; static int side;\n"
+        f"void letterbox(int w,\n               int h) {{\n{declared}    use(w);\n}}\n",
+        encoding="utf-8",
     )
     library.touch()
-    line = 3 + declared.count("\n")
+    line = 5 + declared.count("\n")
     frame = NativeFrame(image=str(library), function="letterbox", lines=[SourceLine(file=str(source), line=line)])
     monkeypatch.setattr(module, "own_frames", lambda view: [frame])
     monkeypatch.setattr(module, "stack_bounds", lambda view: (LOW, HIGH))
@@ -40,6 +42,25 @@ def crashed(
         ("    double table[1024][1024];\n    char text[80];\n", "table", None),
         ("    char text[80];\n    float rows[SIDE];\n", None, None),  # neither is large
         ("    float a[w];\n    float b[h];\n", None, None),  # either
+        ("    int n = w * h;\n    float data[n];\n", "data", "it grows with `n`"),
+        ("    size_t n, m;\n    n = strlen(s);\n    float data[n + 1];\n", "data", "it grows with `n+1`"),
+        ("    const size_t n = strlen(s) + 1;\n    char text[n];\n", "text", "it grows with `n`"),
+        ("    int n = 16, m = w;\n    float data[m];\n", "data", "it grows with `m`"),
+        ("    char path[MAX_PATH];\n    float data[w];\n", "data", "it grows with `w`"),
+        ("    if (w > 0) {\n        float data[w];\n        if (h) { use(h); }\n", "data", "it grows with `w`"),
+        ("    float taps[kTaps];\n", None, None),  # a constant of the file
+        ("    float row[taps];\n", None, None),
+        ("    float row[side];\n", None, None),  # not known
+        ("    char path[MAX_PATH];\n", None, None),
+        ("    const int n = 16;\n    float row[n];\n", None, None),
+        ("    const int n = 2 * kTaps + 1;\n    float row[n];\n", None, None),
+        ("    int n = 16, m = w;\n    float row[n];\n", None, None),
+        ("    const size_t n = (size_t)16 * sizeof(float);\n    char row[n];\n", None, None),
+        ("    float taps[kTaps];\n    char *all = alloca(w);\n", None, None),
+        ("    float row[w];\n    char *all = alloca(w * h);\n", None, None),  # either
+        ("    float row[w];\n    double table[1024][1024];\n", None, None),
+        ("    {\n        float row[w];\n        use(row);\n    }\n", None, None),  # that block has ended
+        ("    // int n = w;\n    float row[n];\n", None, None),
         ("    float *data = malloc(w * h);\n", None, None),
     ],
 )
@@ -58,4 +79,9 @@ def test_array_is_of_a_size_that_arguments_decide_or_large(
 def test_frame_pointer_of_another_use_says_no_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Optimized code without arrays of unknown size keeps any value in rbp."""
     found = large_local(crashed(tmp_path, "    double a[1024][1024];\n", monkeypatch, pointer=7))
-    assert found is not None and found.summary.endswith("(letterbox.c:3) is a local array")
+    assert found is not None and found.summary.endswith("(letterbox.c:5) is a local array")
+
+
+def test_small_frame_is_not_why_the_stack_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever an array in it grows with."""
+    assert large_local(crashed(tmp_path, "    float a[w];\n", monkeypatch, pointer=LOW + 4096)) is None
