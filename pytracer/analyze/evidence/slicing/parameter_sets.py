@@ -61,6 +61,7 @@ class _Walk:
     def __init__(self, back: Slice) -> None:
         self._back = back
         self._seen: set[tuple[int, int]] = set()  # lines that fill a list, in the call of their function
+        self._known: dict[tuple[int, int, str, int, int], bool] = {}
 
     def through(self, node: ast.AST, spot: Spot, read: Made | None, depth: int) -> Iterator[ParameterSet]:
         """`read`: the comprehension, `map()` or loop that goes through it, if there is one."""
@@ -120,7 +121,13 @@ class _Walk:
         return depth > 0 and not kept and self._is_set(made.node, made.spot, depth - 1)
 
     def _is_only_set(self, name: str, spot: Spot, depth: int) -> bool:
-        """Whether each line that binds it makes a set, or changes one: `seen |= other`."""
+        """Whether each line that binds it makes a set, or changes one: `seen |= other`; asked once at each line."""
+        key = (id(spot.scope), id(spot.call[0]) if spot.call is not None else 0, name, spot.line, depth)
+        if key not in self._known:
+            self._known[key] = self._binds_only_sets(name, spot, depth)
+        return self._known[key]
+
+    def _binds_only_sets(self, name: str, spot: Spot, depth: int) -> bool:
         bound = [item for item in bindings_of(spot.scope, name) if item[0] < spot.line]
         values = [(line, value) for line, value, _ in bound if value is not None]
         changes = [line for line, value, _ in bound if value is None]

@@ -165,6 +165,13 @@ class _Counting(Slice):
         return super().made(node, spot, calls=calls)
 
 
+def counted(body: str, monkeypatch: pytest.MonkeyPatch) -> tuple[list[tuple[int, str]], int]:
+    """sets_of(), and how many values it followed."""
+    monkeypatch.setattr(f"{__name__}.Slice", _Counting)
+    monkeypatch.setattr(_Counting, "asked", 0)
+    return sets_of(body), _Counting.asked
+
+
 @pytest.mark.parametrize(
     "body",
     [
@@ -185,10 +192,17 @@ optimizer = torch.optim.AdamW([p for m in todo for p in m.parameters()])
 )
 def test_lists_that_fill_each_other_are_followed_once(body: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each line that fills one, whatever leads to it."""
-    monkeypatch.setattr(f"{__name__}.Slice", _Counting)
-    monkeypatch.setattr(_Counting, "asked", 0)
-    assert len(sets_of(body)) == body.count("set(")
-    assert _Counting.asked < 100
+    found, asked = counted(body, monkeypatch)
+    assert len(found) == body.count("set(")
+    assert asked < 100
+
+
+def test_set_that_many_branches_add_to_is_asked_once_at_each_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each line may have bound what the next one adds to."""
+    lines = "".join(f"if model.has{n}:\n    some = some | set(model.p{n}.parameters())\n" for n in range(12))
+    found, asked = counted(f"some = set()\n{lines}optimizer = torch.optim.AdamW(list(some))", monkeypatch)
+    assert len(found) == 1
+    assert asked < 1500
 
 
 def test_function_that_fills_a_list_is_followed_for_each_call() -> None:
