@@ -78,7 +78,9 @@ def _texts(view: ProcessView) -> list[str]:
     found: list[str] = []
     for node in calls_on(tree, frame.line) if tree is not None and frame is not None and frame.line is not None else ():
         if called_name(node) == "encode" and isinstance(node.func, ast.Attribute):
-            name = variable(node.func.value)
+            value = node.func.value
+            text = isinstance(value, ast.Call) and called_name(value) in ("str", "fspath") and value.args
+            name = variable(value.args[0] if isinstance(value, ast.Call) and text else value)
         elif called_name(node) == "c_char_p" and node.args:
             name = variable(node.args[0])
         else:

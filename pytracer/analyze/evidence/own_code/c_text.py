@@ -14,6 +14,7 @@ _HEAD = re.compile(
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 NO_FUNCTIONS = frozenset({"if", "for", "while", "switch", "catch", "return", "sizeof"})
 _MOST_BEFORE = 400
+_MOST_LINES = 12  # of a call
 _OPEN, _CLOSE = {"(": 1, "{": 1, "[": 1}, {")": 1, "}": 1, "]": 1}
 
 
@@ -92,6 +93,23 @@ def statement_at(lines: Sequence[str], number: int) -> int:
     """The place in the file at which a line's own code begins: behind the brace of a function that begins in it."""
     text = lines[number - 1] if 0 < number <= len(lines) else ""
     return sum(len(item) + 1 for item in lines[: number - 1]) + text.find("{") + 1
+
+
+def arguments_at(lines: Sequence[str], number: int, name: str) -> tuple[str, ...] | None:
+    """Those of the only call of a function that a line is part of; None of several."""
+    text = without_comments("\n".join(lines))
+    starts = [0]
+    for item in lines:
+        starts.append(starts[-1] + len(item) + 1)
+    if not 0 < number < len(starts):
+        return None
+    low, high = starts[max(number - 1 - _MOST_LINES, 0)], starts[number]
+    found = []
+    for match in re.finditer(rf"\b(?:std::)?{re.escape(name)}\s*\(", text[low:high]):
+        end = closing(text, low + match.end() - 1)
+        if end is not None and end >= starts[number - 1]:
+            found.append(split(text[low + match.end() : end]))
+    return found[0] if len(found) == 1 else None
 
 
 def function_around(text: str, place: int) -> Function | None:

@@ -45,7 +45,7 @@ class LocalArray(msgspec.Struct, frozen=True):
 
 def local_arrays(frame: NativeFrame) -> list[LocalArray]:
     """Those of a fixed size that the function of a frame declares, in order; empty where its source is not known."""
-    line = next((item for item in frame.lines or () if item.file and item.line), None)
+    line = next((item for item in frame.lines or () if item.file and item.line and not HEADERS.search(item.file)), None)
     lines = _lines(frame, line)
     if lines is None or line is None or line.line is None:
         return []

@@ -11,6 +11,10 @@ torch.compile writes a check of each index into its kernels. Which tensor has th
 kernel's source, while that is in inductor's cache; else it is the only one with values outside that no other table
 takes. An exception in a parallel region of the kernel ends the process, also inside of a `try`.
 
+glibc's check of a buffer (_FORTIFY_SOURCE) stops a text of sprintf(), strcpy() or strcat() that is too long, and a size
+of memcpy(), snprintf() or read() that is too large. The function of the program's library that makes the call is named,
+also where the compiler put it into another one; by its source the buffer, and the text that the program's line passes.
+
 glibc stops FD_SET() of a descriptor that an fd_set has no room for. The line of C is named, and where a single line of
 the program keeps files open, that one.
 
@@ -61,6 +65,7 @@ from pytracer.analyze.evidence.native.aborts import (
 from pytracer.analyze.evidence.native.cut_archive import cut_archive
 from pytracer.analyze.evidence.native.native_stack import functions
 from pytracer.analyze.evidence.own_code.borrowed_return import borrowed_return
+from pytracer.analyze.evidence.own_code.checked_write import checked_write
 from pytracer.analyze.evidence.own_code.ended_statics import ended_static
 from pytracer.analyze.evidence.own_code.negative_strides import negative_strides
 from pytracer.analyze.evidence.own_code.throwing_destructor import throwing_destructor
@@ -121,7 +126,8 @@ _STACK = _Way(
 )
 _BUFFER = _Way(
     "a C library function was given a buffer that is too small",
-    "Look at the caller of the C library's function: the size that it passes is larger than the buffer.",
+    "Look at the caller of the C library's function: the text that it writes (sprintf, strcpy, strcat), or the size "
+    "that it passes (memcpy, snprintf, read), is larger than the buffer.",
 )
 _ASSERTION = _Way("an assertion failed", "Look at the assertion's source and at what its caller passes.")
 _FATAL = _Way(
@@ -293,6 +299,9 @@ def _way(view: ProcessView) -> _Way:
     beyond = beyond_set(view)
     if beyond is not None:
         return _Way(beyond.what, beyond.advice, _caller(view), by_facts=True, behind=beyond.behind)
+    checked = checked_write(view)
+    if checked is not None:
+        return _Way(checked.what, checked.advice, _caller(view), by_facts=True)
     text = printed(view) or ""
     for start, way in _BY_TEXT:
         if text.startswith(start):

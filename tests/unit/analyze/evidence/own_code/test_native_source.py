@@ -54,6 +54,14 @@ def test_arrays_of_the_function_are_found_with_their_sizes(tmp_path: Path) -> No
     ]
 
 
+def test_inline_function_of_a_header_has_no_arrays_of_the_program(tmp_path: Path) -> None:
+    """With _FORTIFY_SOURCE, sprintf() is one: the line of the program is behind it."""
+    own = frame(tmp_path)
+    inner = SourceLine(function="sprintf", file="/usr/include/x86_64-linux-gnu/bits/stdio2.h", line=30)
+    inside = NativeFrame(function="load", image=own.image, lines=[inner, *(own.lines or ())])
+    assert [item.name for item in local_arrays(inside)] == ["name", "mean", "var", "bytes"]
+
+
 @pytest.mark.parametrize(
     "item",
     [
