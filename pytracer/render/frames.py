@@ -29,6 +29,7 @@ _ABORTING = re.compile(
     r"|fortify_fail|stack_chk_fail|chk_fail)\b|__pthread_kill_\w+|__assert_fail_base|__libc_message_impl"
     r"|__gnu_cxx::__verbose_terminate_handler|__cxxabiv1::__(?:terminate|unexpected)|std::terminate|__cxa_(?:re)?throw"
 )
+_CHECKED = re.compile(r"^(?:__GI_)?__\w+_chk$")
 _C_LIBRARY = re.compile(r"^(libc[.-]|ld-linux|libpthread)")
 _OURS = re.compile(r"^libpytracer_(torch|cuda)\b")
 _INLINE_HELPER = re.compile(r"^/usr/include/|/site-packages/torch/include/")
@@ -111,7 +112,15 @@ def _without_abort(frames: list[NativeFrame]) -> tuple[list[str], list[NativeFra
         count += 1
     if count < _INNERMOST or count == len(frames):
         return [], frames
+    if any("chk_fail" in (frame.function or "") for frame in frames[:count]):
+        count = _checked_call(frames, count)
     return [f"... {count} frames of abort()"], frames[count:]
+
+
+def _checked_call(frames: list[NativeFrame], first: int) -> int:
+    """From a frame on: the place of `__sprintf_chk`, which the program called, below the C library's own functions."""
+    end = next((n for n in range(first, len(frames)) if not _C_LIBRARY.match(_image(frames[n]))), first)
+    return next((n for n in range(end - 1, first, -1) if _CHECKED.match(frames[n].function or "")), first)
 
 
 def _is_aborting(frame: NativeFrame) -> bool:

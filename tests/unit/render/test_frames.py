@@ -21,6 +21,18 @@ def test_our_function_that_fails_itself_is_shown() -> None:
     assert native_lines(native("pytracer::hooks::call()"))[0] == "pytracer::hooks::call  libtorch.so"
 
 
+def test_way_from_a_checked_call_to_its_check_is_part_of_abort() -> None:
+    """The C library's own functions between are no news; who called it is."""
+    inside = ("_IO_str_chk_overflow", "__vfprintf_internal", "__sprintf_chk")
+    libc = native("abort", "__chk_fail", *inside, image="libc.so.6")
+    frames = [*libc, *native("note", "load")]
+    assert native_lines(frames) == [
+        "... 4 frames of abort()", "__sprintf_chk  libc.so.6", "note  libtorch.so", "load  libtorch.so"
+    ]  # fmt: skip
+    direct = [*native("abort", "__chk_fail", image="libc.so.6"), *native("note")]
+    assert native_lines(direct) == ["... 2 frames of abort()", "note  libtorch.so"]
+
+
 def test_way_through_the_unnamed_functions_of_the_cpp_library_is_part_of_abort() -> None:
     """Between abort() and std::terminate() they have no names."""
     library = native(None, None, image="/usr/lib/libstdc++.so.6")
