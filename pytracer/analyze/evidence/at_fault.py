@@ -27,6 +27,7 @@ from pytracer.analyze.evidence.operators.recurrent_weights import CutWeight
 from pytracer.analyze.evidence.operators.unfit_operands import Unfit, unfit_operands
 from pytracer.analyze.evidence.own_code.expanded import Expanded
 from pytracer.analyze.evidence.own_code.looked_up import LookedUp
+from pytracer.analyze.evidence.own_code.unfit_memory import UnfitMemory
 from pytracer.analyze.evidence.preconditions.module_lines import module_line
 from pytracer.analyze.evidence.preconditions.violated import Violated
 from pytracer.analyze.evidence.syntax.lines import attributes_of_line, names_of_line
@@ -34,6 +35,7 @@ from pytracer.analyze.evidence.syntax.names import names_of
 from pytracer.analyze.evidence.wild.explanation import Explanation
 from pytracer.analyze.evidence.wild.looked_up_index import LookedUpIndex
 from pytracer.analyze.evidence.wild.misread_elements import MisreadElements
+from pytracer.analyze.evidence.wild.misread_floats import MisreadFloats
 from pytracer.analyze.evidence.wild.sparse_index import SparseIndex
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
@@ -132,6 +134,15 @@ def of_mapping(view: ProcessView, path: str) -> Behind:
     )
 
 
+def of_array(unfit: UnfitMemory) -> Behind:
+    """Of an array whose elements have another type: followed from the line that takes its address."""
+    whole = unfit.name.partition("[")[0]
+    if unfit.pointed is None or unfit.pointed == unfit.line:
+        return Behind.of([whole])
+    place = (unfit.file, unfit.pointed)
+    return Behind(lines=(place,), elsewhere=((place, (whole,)),))
+
+
 def of_wild(view: ProcessView, explanation: Explanation) -> Behind | None:
     """Of an address that belongs to nothing; None where nothing is known of what led there."""
     if isinstance(explanation, SparseIndex):
@@ -140,6 +151,8 @@ def of_wild(view: ProcessView, explanation: Explanation) -> Behind | None:
         return of_looked_up(explanation.found)
     if isinstance(explanation, MisreadElements):
         return Behind.of([explanation.name])
+    if isinstance(explanation, MisreadFloats):
+        return of_array(explanation.unfit)
     found = Behind.of([], explanation)
     if found.lines:
         return found

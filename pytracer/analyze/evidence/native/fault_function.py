@@ -91,6 +91,12 @@ def own_function(view: ProcessView) -> NativeFunction | None:
     return _of(own) if own is not None else None
 
 
+def entered_function(view: ProcessView) -> str | None:
+    """The bare name of the outermost such function: the one that Python itself called."""
+    own = [frame for frame in _called_by_python(view) if is_own_frame(frame) and frame.function]
+    return function_words(own[-1].function or "").rpartition("::")[2] if own else None
+
+
 def _of_torch(view: ProcessView, frames: list[NativeFrame]) -> NativeFunction | None:
     """The kernel, else the operator, else whatever has a name."""
     kernel = next((name for frame in frames if _KERNEL.match(name := function_words(frame.function or ""))), None)

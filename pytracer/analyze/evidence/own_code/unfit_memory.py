@@ -7,22 +7,25 @@ leaves an array of smaller ones. Floats that it reads as whole numbers are huge 
 from __future__ import annotations
 
 import ast
+import re
 import struct
 from collections.abc import Iterator
 
 import msgspec
+from msgspec import structs
 
 from pytracer._library_files import is_library_file
-from pytracer._text import count_words, shortened
+from pytracer._text import count_words, list_words, shortened
 from pytracer.analyze.evidence.lifetime.variables import program_frames, python_frames
 from pytracer.analyze.evidence.lifetime.where_made import place_of
-from pytracer.analyze.evidence.native.fault_function import own_function
+from pytracer.analyze.evidence.native.fault_function import entered_function
 from pytracer.analyze.evidence.operators.operator import shape_words
 from pytracer.analyze.evidence.own_code.arrays import array_words, held_array
 from pytracer.analyze.evidence.own_code.element_uses import leads_to_memory
 from pytracer.analyze.evidence.own_code.made_type import made_element
 from pytracer.analyze.evidence.own_code.own_libraries import own_libraries, passed_by
 from pytracer.analyze.evidence.own_code.own_signature import Parameter, own_definition, signature
+from pytracer.analyze.evidence.own_code.pointer_arguments import is_converted, pointed_at, pointer_arguments
 from pytracer.analyze.evidence.preconditions.call import given_of
 from pytracer.analyze.evidence.slicing.bindings import last_binding
 from pytracer.analyze.evidence.slicing.files import program_files
@@ -38,6 +41,7 @@ from pytracer.decode.types.snapshot import PythonFrame
 from pytracer.report.job import PythonFrame as Place
 
 _QUOTED = 70
+_WHOLE = re.compile(r"(?:self\.)?\w+")
 _TORCH_TYPES = {"double": "float64", "float": "float32", "int": "int32", "long": "int64", "short": "int16"}
 _FLOATS = {"float32": "<f", "float64": "<d"}
 _CONVERTS = {"int32": "int()", "int64": "long()", "int16": "short()"}
@@ -47,7 +51,8 @@ class UnfitMemory(msgspec.Struct, frozen=True):
     """`words`: `` `returns` [70] float32 ``, of elements of `nbytes` bytes, passed by `line` for `parameter`.
 
     `made`: the line that bound the variable, with its text. `misread`: the type of floats that the function reads as
-    whole numbers, by which it counts or indexes.
+    whole numbers, by which it counts or indexes. `others`: variables of the same call that do not fit alike. `data`:
+    the address of its first element. `pointed`: the line that takes its address.
     """
 
     function: str
@@ -59,6 +64,21 @@ class UnfitMemory(msgspec.Struct, frozen=True):
     made: str | None
     misread: str | None = None
     of_numpy: bool = False
+    others: tuple[str, ...] = ()
+    dtype: str | None = None
+    data: int | None = None
+    pointed: int | None = None
+    file: str | None = None
+
+    @property
+    def takes_floats(self) -> bool:
+        """Whether floats are read as floats of another size."""
+        return self.dtype in _FLOATS and self.parameter.element in ("float", "double")
+
+    @property
+    def _is_cast(self) -> bool:
+        """Whether astype() gives what is wanted."""
+        return self.of_numpy and self.takes_floats
 
     @property
     def summary(self) -> str:
@@ -78,7 +98,7 @@ class UnfitMemory(msgspec.Struct, frozen=True):
     def advice(self, view: ProcessView) -> str:
         """What to change."""
         wanted = _TORCH_TYPES.get(self.parameter.element or "", (self.parameter.element or "").removesuffix("_t"))
-        made = f" at {self.made}" if self.made is not None else f" before line {self.line}"
+        made = f" at {self.made}" if self.made is not None else f" before line {self.pointed or self.line}"
         refuse = "np.ctypeslib.ndpointer(dtype) in argtypes, or data_ptr<T>() in C++, refuses another type"
         if self.misread is not None:
             dtype = self._dtype
@@ -87,8 +107,10 @@ class UnfitMemory(msgspec.Struct, frozen=True):
                 f"Make `{self.name}` {dtype} (`.{how}`){made}: {self.function}() ({self.parameter.place}) takes its "
                 f"bits for whole numbers, by which it counts or indexes. Nothing checks that: {refuse}."
             )
+        names = list_words([f"`{item}`" for item in (self.name, *self.others)], 4)
+        how = f" (`.astype(np.{wanted})`, kept in a variable until the call has returned)" if self._is_cast else ""
         return (
-            f"Make `{self.name}` {wanted}{made}, or let {self.function}() ({self.parameter.place}) take elements of "
+            f"Make {names} {wanted}{how}{made}, or let {self.function}() ({self.parameter.place}) take elements of "
             f"{self.nbytes} bytes. Nothing checks that: {refuse}."
         )
 
@@ -110,8 +132,7 @@ class UnfitMemory(msgspec.Struct, frozen=True):
 
 def unfit_memory(view: ProcessView, *, before: bool = False) -> UnfitMemory | None:
     """Of the call that runs; `before`: of those of the running functions that may have returned."""
-    function = own_function(view)
-    running = function.name.rpartition("::")[2] if function is not None else None
+    running = entered_function(view)
     if running is None and not before:
         return None
     for frame in python_frames(view):
@@ -121,12 +142,22 @@ def unfit_memory(view: ProcessView, *, before: bool = False) -> UnfitMemory | No
         if tree is None:
             return None
         for call in _calls(tree, frame.line, None if before else running):
-            found = _unfit(view, frame, tree, call)
+            found = next(iter(_unfit(view, frame, tree, call)), None)
             if found is not None and (not before or _may_damage(found.parameter)):
                 return found
         if not before:
             return None
     return _by_source(view) if before else None
+
+
+def unfit_arguments(view: ProcessView) -> list[UnfitMemory]:
+    """All of the call that runs."""
+    running = entered_function(view)
+    frame = next((item for item in python_frames(view) if not is_library_file(item.file)), None)
+    tree = syntax_tree(view.process.snapshot, python_frame(frame)) if frame is not None else None
+    if running is None or frame is None or frame.line is None or tree is None:
+        return []
+    return [item for call in _calls(tree, frame.line, running) for item in _unfit(view, frame, tree, call)]
 
 
 def _by_source(view: ProcessView) -> UnfitMemory | None:
@@ -168,29 +199,57 @@ def _calls(tree: ast.Module, line: int, running: str | None) -> Iterator[ast.Cal
             yield node
 
 
-def _unfit(view: ProcessView, frame: PythonFrame, tree: ast.Module, call: ast.Call) -> UnfitMemory | None:
+def _unfit(view: ProcessView, frame: PythonFrame, tree: ast.Module, call: ast.Call) -> list[UnfitMemory]:
+    """The arguments that do not fit, each with the names of those that do not fit alike."""
+    found = [*_unfits(view, frame, tree, call)]
+    return [structs.replace(item, others=_alike(item, found)) for item in found]
+
+
+def _alike(item: UnfitMemory, found: list[UnfitMemory]) -> tuple[str, ...]:
+    kind = (item.dtype, item.parameter.element, item.misread)
+    names = (other.name for other in found if (other.dtype, other.parameter.element, other.misread) == kind)
+    return tuple(dict.fromkeys(name for name in names if name != item.name))
+
+
+def _unfits(view: ProcessView, frame: PythonFrame, tree: ast.Module, call: ast.Call) -> Iterator[UnfitMemory]:
     name = called_name(call)
-    if name is None or not isinstance(call.func, ast.Attribute) or not any(True for _ in passed_by(call)):
-        return None
-    taken = signature(view, name)
-    if taken is None or any(isinstance(item, ast.Starred) for item in call.args):
-        return None
-    for parameter, argument in zip(taken, call.args, strict=False):
-        held = list(passed_by(ast.Call(call.func, [argument], [])))
-        if parameter.element is None or len(held) != 1:
+    arguments = pointer_arguments(tree, call) if name is not None and isinstance(call.func, ast.Attribute) else []
+    taken = signature(view, name) if name is not None and any(map(_held_names, arguments)) else None
+    if taken is None or name is None:
+        return
+    for parameter, argument in zip(taken, arguments, strict=False):
+        held = _held_names(argument)
+        if parameter.element is None or len(held) != 1 or is_converted(argument):
             continue
         item = _held(view, frame, held[0])
         misread = item.dtype if item is not None and _is_misread(view, name, parameter, item.dtype) else None
-        if item is not None and (item.nbytes < parameter.nbytes or misread is not None):
+        if item is not None and (
+            item.nbytes < parameter.nbytes or misread is not None or _is_cut(view, name, parameter, item.dtype)
+        ):
             made = _made(view, frame, tree, held[0])
-            words, of_numpy = item.words, item.of_numpy
-            return UnfitMemory(name, parameter, held[0], words, item.nbytes, call.lineno, made, misread, of_numpy)
-    return None
+            yield UnfitMemory(
+                name, parameter, held[0], item.words, item.nbytes, call.lineno, made, misread, item.of_numpy,
+                dtype=item.dtype, data=item.data, pointed=getattr(argument, "lineno", None), file=frame.file,
+            )  # fmt: skip
+
+
+def _held_names(argument: ast.expr) -> list[str]:
+    held = list(passed_by(ast.Call(ast.Name("f"), [argument], [])))
+    other = pointed_at(argument) if not held else None
+    return held if other is None else [other]
 
 
 def _is_misread(view: ProcessView, function: str, parameter: Parameter, dtype: str | None) -> bool:
     """Whether floats are taken for whole numbers that bound a loop or are indices."""
     if dtype not in _FLOATS or parameter.element in ("float", "double", None):
+        return False
+    definition = own_definition(view, function)
+    return definition is not None and leads_to_memory(definition.body, parameter.name)
+
+
+def _is_cut(view: ProcessView, function: str, parameter: Parameter, dtype: str | None) -> bool:
+    """Whether halves of float64 are taken for floats that lead to indices."""
+    if (dtype, parameter.element) != ("float64", "float"):
         return False
     definition = own_definition(view, function)
     return definition is not None and leads_to_memory(definition.body, parameter.name)
@@ -208,20 +267,23 @@ class _Held(msgspec.Struct, frozen=True):
     nbytes: int
     dtype: str | None
     of_numpy: bool
+    data: int | None = None
 
 
 def _held(view: ProcessView, frame: PythonFrame, name: str) -> _Held | None:
     array = held_array(view, name)
     if array is not None and (array.frame.file, array.frame.line) == (frame.file, frame.line):
         nbytes = array.element_bytes
-        return _Held(array_words(array), nbytes, array.dtype, True) if nbytes is not None else None
+        return _Held(array_words(array), nbytes, array.dtype, True, array.data) if nbytes is not None else None
     given = given_of(view, frame, ast.parse(name, mode="eval").body)
     tensor = given.tensor if given is not None else None
     if tensor is None and given is not None and given.base:
         return _of_any_shape(view, name, given.base, given.elements)
     if tensor is None or tensor.element_bytes is None:
         return None
-    return _Held(f"`{name}` {shape_words(tensor)} {tensor.dtype}", tensor.element_bytes, tensor.dtype, False)
+    return _Held(
+        f"`{name}` {shape_words(tensor)} {tensor.dtype}", tensor.element_bytes, tensor.dtype, False, tensor.data
+    )
 
 
 def _of_any_shape(view: ProcessView, name: str, base: int, elements: int | None) -> _Held | None:
@@ -251,8 +313,13 @@ def _made_outside(view: ProcessView, frame: PythonFrame, name: str) -> str | Non
     depth = next((at for at, item in enumerate(own) if item == python_frame(frame)), None)
     back = Slice(view.process.snapshot, own)
     spot = back.spot(depth) if depth is not None else None
-    made = back.made(ast.parse(name, mode="eval").body, spot, calls=False) if spot is not None else None
-    if made is None or not made.through:
+    if spot is None:
+        return None
+    whole = _WHOLE.match(name)
+    names = dict.fromkeys([name, whole[0]] if whole is not None else [name])  # of `rows['x']` also `rows`
+    found = (back.made(ast.parse(item, mode="eval").body, spot, calls=False) for item in names)
+    made = next((item for item in found if item.through), None)
+    if made is None:
         return None
     at = Place(function=None, file=made.spot.file, line=made.line)
     text = " ".join((line_text(view.process.snapshot, at) or "").split())

@@ -23,6 +23,7 @@ from pytracer.analyze.evidence.wild.int_overflow import int_overflow
 from pytracer.analyze.evidence.wild.looked_up_index import looked_up_index
 from pytracer.analyze.evidence.wild.memory import missing_memory, overwritten_memory
 from pytracer.analyze.evidence.wild.misread_elements import misread_elements
+from pytracer.analyze.evidence.wild.misread_floats import misread_floats
 from pytracer.analyze.evidence.wild.overwritten_global import overwritten_global
 from pytracer.analyze.evidence.wild.second_owner import second_owner
 from pytracer.analyze.evidence.wild.small_argument import small_argument
@@ -95,6 +96,7 @@ _FINDERS: tuple[Callable[[ProcessView], Explanation | None], ...] = (
     second_owner,
     freed_argument,
     misread_elements,
+    misread_floats,
     looked_up_index,
     _far_index,
     copied_row,

@@ -26,6 +26,10 @@ Where such an index is two integers of 32 bits, read as one of 64, the array who
 named: *likely* by the source of the program's own function, or where the memory of the array has the two; else
 *possible*.
 
+Where the program's own function takes `double *`, or `float *`, and makes an index of an element, and the array that
+the line passes has floats of another size, that array is named: *likely*, but *possible* where the numbers of it that
+were recorded are small also as the function reads them.
+
 Where the handler found the heap behind a live tensor overwritten, the pointer was most likely overwritten with it: the
 class is heap-corruption, and the tensor is named.
 

@@ -1,0 +1,128 @@
+"""What a call gives a native function at each place: with `*columns` unpacked, and variables that hold a pointer.
+
+`columns = [rows[key].ctypes.data for key in ("x", "y")]` before `lib.f(*columns, n)` gives `rows['x'].ctypes.data`, and
+so on.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+
+from pytracer.analyze.evidence.slicing.bindings import last_binding
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
+from pytracer.analyze.evidence.syntax.scopes import scope_of
+
+_POINTERS = ("ctypes", "data_ptr")
+_CONVERTS = frozenset({
+    "astype", "to", "type", "view", "double", "float", "half", "bfloat16", "long", "int", "short", "byte", "tolist",
+})  # fmt: skip
+_MAKES = frozenset({"array", "asarray", "ascontiguousarray", "asfortranarray", "require", "as_tensor", "tensor"})
+_MOST = 32
+
+
+def pointer_arguments(tree: ast.Module, call: ast.Call) -> list[ast.expr]:
+    """In order, up to the first one that cannot be unpacked."""
+    found: list[ast.expr] = []
+    for item in call.args:
+        if not isinstance(item, ast.Starred):
+            found.append(_pointer(tree, call, item))
+            continue
+        parts = _unpacked(tree, call, item.value)
+        if parts is None:
+            break
+        found += parts
+    return found
+
+
+def pointed_at(argument: ast.expr) -> str | None:
+    """`rows['x']` of `rows['x'].ctypes.data`, `batch.x` of `batch.x.data_ptr()`: what is no plain variable."""
+    held = [
+        node.value
+        for node in nodes_of(argument)
+        if isinstance(node, ast.Attribute)
+        and node.attr in _POINTERS
+        and isinstance(node.value, (ast.Subscript, ast.Attribute))
+    ]
+    return ast.unparse(held[0]) if len(held) == 1 else None
+
+
+def is_converted(argument: ast.expr) -> bool:
+    """Whether what it points at is another array than the variable: `x.astype(np.float64)`, `np.asarray(x, float)`."""
+    return any(_converts(node) for node in nodes_of(argument) if isinstance(node, ast.Call))
+
+
+def _converts(call: ast.Call) -> bool:
+    name = called_name(call)
+    if name in _MAKES:
+        return len(call.args) > 1 or any(item.arg == "dtype" for item in call.keywords)
+    return name in _CONVERTS and isinstance(call.func, ast.Attribute)
+
+
+def _pointer(tree: ast.Module, call: ast.Call, argument: ast.expr) -> ast.expr:
+    """What a variable with a pointer was bound to, where its array is still the same."""
+    if not isinstance(argument, ast.Name):
+        return argument
+    scope = scope_of(tree, call.lineno)
+    bound = last_binding(scope, argument.id, call.lineno)
+    value = bound[1] if bound is not None and bound[2] is None else None
+    if bound is None or not isinstance(value, ast.expr) or not _makes_pointer(value):
+        return argument
+    names = {item.id for item in nodes_of(value) if isinstance(item, ast.Name)}
+    same = all(_line(scope, name, bound[0]) == _line(scope, name, call.lineno) for name in names)
+    return value if same else argument
+
+
+def _line(scope: object, name: str, line: int) -> int | None:
+    bound = last_binding(scope, name, line)  # type: ignore[arg-type]
+    return bound[0] if bound is not None else None
+
+
+def _makes_pointer(value: ast.expr) -> bool:
+    return any(isinstance(item, ast.Attribute) and item.attr in _POINTERS for item in nodes_of(value))
+
+
+def _unpacked(tree: ast.Module, call: ast.Call, value: ast.expr) -> list[ast.expr] | None:
+    if isinstance(value, ast.Name):
+        bound = last_binding(scope_of(tree, call.lineno), value.id, call.lineno)
+        made = bound[1] if bound is not None and bound[2] is None else None
+        if not isinstance(made, ast.expr):
+            return None
+        value = made
+    if isinstance(value, ast.Call) and called_name(value) in ("list", "tuple") and len(value.args) == 1:
+        value = value.args[0]
+    if isinstance(value, (ast.List, ast.Tuple)):
+        return None if any(isinstance(item, ast.Starred) for item in value.elts) else list(value.elts)
+    if isinstance(value, (ast.ListComp, ast.GeneratorExp)):
+        return _of_comprehension(value)
+    if isinstance(value, ast.Call) and called_name(value) == "map" and len(value.args) == 2:  # a function of each
+        items = _literal(value.args[1])
+        return [ast.Call(value.args[0], [item], []) for item in items] if items is not None else None
+    return None
+
+
+def _of_comprehension(made: ast.ListComp | ast.GeneratorExp) -> list[ast.expr] | None:
+    """Over the items of a literal, without a condition."""
+    first = made.generators[0]
+    items = _literal(first.iter)
+    if len(made.generators) != 1 or first.ifs or not isinstance(first.target, ast.Name) or items is None:
+        return None
+    return [_Replaced(first.target.id, item).visit(copy.deepcopy(made.elt)) for item in items]
+
+
+def _literal(node: ast.expr) -> list[ast.expr] | None:
+    items = node.elts if isinstance(node, (ast.List, ast.Tuple)) else []
+    unknown = any(isinstance(item, ast.Starred) for item in items)
+    return list(items) if items and len(items) <= _MOST and not unknown else None
+
+
+class _Replaced(ast.NodeTransformer):
+    """An expression with another one in place of a name."""
+
+    def __init__(self, name: str, by: ast.expr) -> None:
+        self._name = name
+        self._by = by
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return copy.deepcopy(self._by) if node.id == self._name else node
