@@ -13,7 +13,9 @@ each looks at another path, a number that it draws without a seed, its process i
 DataLoader workers that a signal to the whole process group ended are one finding, with the parent that has a handler
 for the same signal, and that torch's RuntimeError for its dead workers ended.
 
-Of a signal to the process group of a child, which was the program's own, the line that starts the child is named.
+Of a signal to the process group of a child, which was the program's own, the line that starts the child is named. Of a
+child that was hung up with a pseudo-terminal of the program's own (pty.fork(), os.openpty()), the line that makes that
+is named, and the one that closes its master end.
 
 Why it happens: see each sentence.
 
@@ -49,6 +51,7 @@ from pytracer.analyze.evidence.ends.ended_workers import ended_workers
 from pytracer.analyze.evidence.ends.exit_requests import READ_ARGUMENTS, exit_words, handled_error
 from pytracer.analyze.evidence.ends.oom import oom_trace
 from pytracer.analyze.evidence.ends.own_group import group_of_child
+from pytracer.analyze.evidence.ends.own_terminal import own_terminal
 from pytracer.analyze.evidence.ends.sent_signals import deadly_signal, last_request, obeyed, sent_signals
 from pytracer.analyze.evidence.ends.sigkill import elimination
 from pytracer.analyze.evidence.ends.signal_senders import (
@@ -193,6 +196,9 @@ class OtherDeath:
         group = group_of_child(view) if judgement.found in _BY_KILL else None
         if group is not None:
             says, advice = f"{says}{group.words}", group.advice
+        terminal = own_terminal(job, view) if judgement.found == "sent" else None
+        if terminal is not None:
+            says, advice = f"{says}{terminal.words}", terminal.advice
         left = left_waiting(job, view) if judgement.found == "exit" else None
         if left is not None:
             says, advice = f"{says}{left.words}", f"{advice} {left.advice}"
@@ -218,7 +224,8 @@ class OtherDeath:
                 advice = f"{unmade.advice if unmade is not None else thread.advice} {advice}"
             evidence.append(unmade.evidence if unmade is not None else None)
         who = workers.subject(judgement.views) if workers is not None else introduction(judgement.views)
-        behind = group.behind if group is not None else None
+        own = group if group is not None else terminal
+        behind = own.behind if own is not None else None
         return Description(f"{who} {says}.", evidence, advice, [missing], behind=behind)
 
 
