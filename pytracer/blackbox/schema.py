@@ -211,7 +211,7 @@ class Entry(IntEnum):
     GRAPH_REPLAY = 63  # JSON {"graph","file","line","function"}: a line that replays a CUDA graph after an input of it was freed
     NAME = 50  # text: a component of a name, e.g. "weight"; NAMES refers to it
     GUARD_DAMAGE = 56  # GuardedStorage: bytes beside a guarded storage had changed when it was freed
-    LOADER = 42  # JSON {"dataset","iterable","sampler","distributed","plain","initialized","samples"}: a DataLoader was created
+    LOADER = 42  # JSON {"dataset","iterable","sampler","distributed","plain","initialized","samples","batch_size","drop_last","batches","at"}: a DataLoader was created
 
 
 class CoreNote(IntEnum):

@@ -68,6 +68,8 @@ class DataLoader(Protocol):
     """torch.utils.data.DataLoader."""
 
     dataset: object
+    batch_size: int | None
+    drop_last: bool
 
 
 # torch.distributed

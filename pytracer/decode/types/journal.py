@@ -346,7 +346,10 @@ class LoaderWorker(msgspec.Struct, frozen=True):
 
 
 class Loader(msgspec.Struct, frozen=True):
-    """LOADER: a DataLoader was created. `plain`: its sampler is one of torch's that do not know ranks."""
+    """LOADER: a DataLoader was created. `plain`: its sampler is one of torch's that do not know ranks.
+
+    `batches`: of an epoch, as its batch sampler counts them; of torch's samplers only. `at`: the program's line.
+    """
 
     dataset: str | None = None
     iterable: bool | None = None
@@ -355,6 +358,10 @@ class Loader(msgspec.Struct, frozen=True):
     plain: bool | None = None
     initialized: bool | None = None
     samples: int | None = None
+    batch_size: int | None = None
+    drop_last: bool | None = None
+    batches: int | None = None
+    at: PythonFrame | None = None
 
 
 class Doing(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""DataLoaders of a process: whether each splits its samples among ranks, and whether ranks were known then."""
+"""DataLoaders of a process: whether each splits its samples among ranks, whether ranks were known, how many batches."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pytracer.blackbox.note_codes import NoteCode
 from pytracer.blackbox.numbers import Entry
 from pytracer.record.bootstrap.patches import Patches
 from pytracer.record.core import Core
+from pytracer.record.torch.rendezvous import calling_line
 
 if TYPE_CHECKING:
     from pytracer.record.torch_objects import DataLoader
@@ -49,6 +50,7 @@ def _note(box: Core, loader: DataLoader) -> None:
         if sampler is None:  # its truth would be its length, which asks the dataset
             sampler = getattr(loader, "sampler", None)
         own = type(batches).__module__.startswith("torch.") if batches is not None else True
+        samples = _samples(loader, isinstance(loader.dataset, IterableDataset))
         box.journal(
             Entry.LOADER,
             {
@@ -59,7 +61,11 @@ def _note(box: Core, loader: DataLoader) -> None:
                 # These are known to give every rank all samples; a program's own sampler is not.
                 "plain": own and type(sampler) in (RandomSampler, SequentialSampler),
                 "initialized": bool(dist.is_available() and dist.is_initialized()),
-                "samples": _samples(loader, isinstance(loader.dataset, IterableDataset)),
+                "samples": samples,
+                "batch_size": loader.batch_size if isinstance(loader.batch_size, int) else None,
+                "drop_last": bool(loader.drop_last),
+                "batches": _batches(batches, sampler) if own and samples is not None else None,
+                "at": calling_line(),
             },
         )
     except Exception as error:
@@ -74,4 +80,14 @@ def _samples(loader: DataLoader, iterable: bool) -> int | None:
     try:
         return len(loader.dataset)
     except Exception:  # the program's own code: Keras has datasets with a __len__ that raises
+        return None
+
+
+def _batches(batches: Sized | None, sampler: object) -> int | None:
+    """Of this rank and one epoch; by torch's own samplers only, which ask no more than the dataset for its length."""
+    if batches is None or not type(sampler).__module__.startswith("torch."):
+        return None
+    try:
+        return len(batches)
+    except Exception:
         return None
