@@ -29,6 +29,8 @@ class Reason(msgspec.Struct, frozen=True):
     sure: bool = False
     by_others: bool = False
     """Whether another thread or process has to end it."""
+    idle: bool = False
+    """Whether it did no step since, and the tensors that it makes are no work, such as the order of a sampler."""
 
 
 def head_of(loop: EndlessLoop) -> str:

@@ -32,6 +32,7 @@ from pytracer.analyze.evidence.syntax.unbounded import (
     only_draws,
     yields_only_where,
 )
+from pytracer.analyze.evidence.waits.empty_passes import empty_pass
 from pytracer.analyze.evidence.waits.quiet import Pause, pause_of
 from pytracer.analyze.evidence.waits.waits import (
     before_signal,
@@ -73,7 +74,8 @@ class StoodLoop(msgspec.Struct, frozen=True):
     @property
     def confidence(self) -> Confidence | None:
         """That it stood still; None where it may as well have worked, as one does that makes tensors."""
-        if self.reason is None or not (self.reason.sure or (self.pause is not None and self.pause.still)):
+        still = self.pause is not None and self.pause.still
+        if self.reason is None or not (self.reason.sure or self.reason.idle or still):
             return None
         return "likely" if self.reason.sure else "possible"
 
@@ -126,6 +128,9 @@ def stood_loop(view: ProcessView) -> StoodLoop | None:
     if counted is not None:
         frame, loop, reason = counted
         return StoodLoop(frame, frames[0], pause, loop.lineno, head_of(loop), reason)
+    empty = empty_pass(view, stack, frames[0], until) if not asleep else None
+    if empty is not None and (pause is not None or empty.reason.sure or empty.reason.idle):
+        return StoodLoop(empty.frame, frames[0], pause, empty.loop.lineno, head_of(empty.loop), empty.reason)
     if pause is None:
         return None
     found = _search(view, frames, pause, asleep=asleep)
