@@ -52,6 +52,21 @@ def test_batches_of_an_epoch_are_recorded_where_torch_counts_them(options: dict[
     assert entry["drop_last"] is options.get("drop_last", False)
 
 
+def test_dataset_is_asked_for_its_length_once() -> None:
+    """A program's own __len__ may take its time; torch's samplers ask it in the constructor."""
+    asked: list[int] = []
+
+    class Slow(Counted):
+        def __len__(self) -> int:
+            asked.append(1)
+            return 14
+
+    torch.utils.data.DataLoader(Slow(), batch_size=4, shuffle=True)
+    untraced = len(asked)
+    assert noted(Slow(), batch_size=4, shuffle=True)["batches"] == 4
+    assert len(asked) == 2 * untraced + 1
+
+
 def test_a_stream_is_asked_nothing() -> None:
     entry = noted(Stream(), batch_size=4)
     assert (entry["samples"], entry["batches"], entry["batch_size"]) == (None, None, 4)
