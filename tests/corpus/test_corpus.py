@@ -1,7 +1,7 @@
 """Crashes that users reported, run below the launcher: class, culprit, headline and next step.
 
 cases.toml has those that rules were made for; unseen.toml, second_unseen.toml, tenth_unseen.toml,
-nineteenth_unseen.toml, twenty_first_unseen.toml to thirty_ninth_unseen.toml those that were
+nineteenth_unseen.toml, twenty_first_unseen.toml to thirty_ninth_unseen.toml and fortieth_unseen.toml those that were
 judged before any rule knew them; ranks.toml failures among ranks. Cases that are `measured` only are not run here.
 `or`: what a race may end in as well; `survives`: it may end well, too, and is run again.
 `by_processor`: on some it always ends well.

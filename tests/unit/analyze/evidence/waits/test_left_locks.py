@@ -1,4 +1,4 @@
-"""The lock of a torch extension whose build the program killed: the verdict is who waits for it, not the killed build."""
+"""The lock of a torch extension whose build the program killed: who waits for it is the verdict, and not the build."""
 
 from __future__ import annotations
 
