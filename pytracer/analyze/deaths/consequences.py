@@ -310,13 +310,12 @@ class Followers:
         """A child that its parent ended by itself, `worker.terminate()`, and went on: what comes later has a cause.
 
         Or a process below that child, where it ended all of them. Not where it raised, or ended with a status of its
-        own: it may have lost what it ended.
+        own, nor where one between them did: it may have lost what was ended.
         """
         number = death.view.process.signal
         if death.nature != "sent" or death.view.process.role == "rank" or number is None:
             return None
-        above = self._tree.ancestors(death.view)
-        sender = next((item for item in above if self._sent_by(item, death, number)), None)
+        sender = self._sender_above(death, number)
         if sender is None or self._had_started_ranks(sender, death):
             return None
         end = self._by_index.get(sender.index)
@@ -331,6 +330,16 @@ class Followers:
         at = f" at {place_words(frame)}" if frame is not None else ""
         by = "its parent" if sender is self._tree.parent[death.view.index] else "a process above it"
         return Following(WhyKind.SENT, f"ended by {by}, {name_words([sender])}{at}, which went on")
+
+    def _sender_above(self, death: Death, number: int) -> ProcessView | None:
+        """The process above it that sent the signal, to all between them as well."""
+        for item in self._tree.ancestors(death.view):
+            if self._sent_by(item, death, number):
+                return item
+            between = self._by_index.get(item.index)
+            if between is None or between.nature != "sent":
+                return None
+        return None
 
     def _had_started_ranks(self, sender: ProcessView, death: Death) -> bool:
         """Whether it is a launcher, and not one that ended a helper of its own before its ranks began."""

@@ -51,7 +51,6 @@ def _note(box: Core, loader: DataLoader) -> None:
             sampler = getattr(loader, "sampler", None)
         own = type(batches).__module__.startswith("torch.") if batches is not None else True
         samples = _samples(loader, isinstance(loader.dataset, IterableDataset))
-        drawn = samples if type(sampler) is SequentialSampler else _drawn(sampler, samples) if own else None
         box.journal(
             Entry.LOADER,
             {
@@ -65,7 +64,7 @@ def _note(box: Core, loader: DataLoader) -> None:
                 "samples": samples,
                 "batch_size": loader.batch_size if isinstance(loader.batch_size, int) else None,
                 "drop_last": bool(loader.drop_last),
-                "batches": _batches(drawn, loader) if own and batches is not None else None,
+                "batches": _batches(loader, sampler, samples) if own and batches is not None else None,
                 "at": calling_line(),
             },
         )
@@ -84,22 +83,18 @@ def _samples(loader: DataLoader, iterable: bool) -> int | None:
         return None
 
 
-def _drawn(sampler: object, samples: int | None) -> int | None:
-    """How many an epoch of torch's own sampler has. The dataset was asked for its length once: no second time."""
-    from torch.utils.data import DistributedSampler, RandomSampler
+def _batches(loader: DataLoader, sampler: object, samples: int | None) -> int | None:
+    """Of an epoch, as torch's BatchSampler counts them (torch 2.13, utils/data/sampler.py).
 
-    if samples is None:
-        return None
-    if type(sampler) is RandomSampler:
-        given = getattr(sampler, "_num_samples", None)
-        return given if isinstance(given, int) else samples
-    given = getattr(sampler, "num_samples", None) if type(sampler) is DistributedSampler else None
-    return given if isinstance(given, int) else None
+    Only where torch's own sampler draws each sample of the dataset once; that was asked for its length already.
+    """
+    from torch.utils.data import RandomSampler, SequentialSampler
 
-
-def _batches(drawn: int | None, loader: DataLoader) -> int | None:
-    """Of this rank and one epoch, as torch's BatchSampler counts them (torch 2.13, utils/data/sampler.py)."""
     size = loader.batch_size
-    if drawn is None or type(size) is not int or size <= 0:
+    if samples is None or type(size) is not int or size <= 0:
         return None
-    return drawn // size if loader.drop_last else -(-drawn // size)
+    if type(sampler) not in (RandomSampler, SequentialSampler) or getattr(sampler, "_num_samples", None) is not None:
+        return None
+    if getattr(sampler, "data_source", None) is not loader.dataset:
+        return None
+    return samples // size if loader.drop_last else -(-samples // size)

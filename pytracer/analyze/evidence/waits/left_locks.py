@@ -11,14 +11,16 @@ import os
 import msgspec
 
 from pytracer._text import time_words
+from pytracer.analyze.evidence.ends.sent_signals import deadly_signal
 from pytracer.analyze.evidence.waits.waits import end_of
-from pytracer.analyze.kin import parent_of
+from pytracer.analyze.kin import ended_before, on_one_machine, parent_of
 from pytracer.analyze.naming import name_words, place_words
 from pytracer.analyze.platform.signals import signal_name
 from pytracer.analyze.view import JobView, ProcessView
 
 _BATON = "/torch/utils/file_baton.py"
 _BUILDER = "ninja"
+_BEFORE_NS = 1_000_000_000
 
 
 class LeftLock(msgspec.Struct, frozen=True):
@@ -48,20 +50,33 @@ class LeftLock(msgspec.Struct, frozen=True):
 
 
 def left_lock(job: JobView, view: ProcessView) -> LeftLock | None:
-    """Of a process that waits for such a lock; None where no build was ended, or one went on."""
+    """Of a process that waits for such a lock; None where no build was ended before, or one may have gone on."""
     stack = view.python_stack or []
     if not any((frame.file or "").endswith(_BATON) for frame in stack):
         return None
-    builds = [item for item in (_build(job, other) for other in job.views) if item is not None]
-    ended = {item.index: item for item in builds if item.process.signal is not None}
-    return (
-        LeftLock(next(iter(ended.values())), view) if len(ended) == len({item.index for item in builds}) == 1 else None
-    )
+    builds = {item.index: item for other in job.views if (item := _build(job, other)) is not None}
+    if len(builds) != 1:
+        return None
+    builder = next(iter(builds.values()))
+    return LeftLock(builder, view) if builder.index != view.index and _was_killed_before(builder, view) else None
+
+
+def _was_killed_before(builder: ProcessView, view: ProcessView) -> bool:
+    """Not by what ended the one that waits, such as a time limit of both: the build was going on then."""
+    if (
+        builder.process.signal is None
+        or not ended_before(builder, view, _BEFORE_NS)
+        or not on_one_machine(builder, view)
+    ):
+        return False
+    ends = [deadly_signal(item) for item in (builder, view)]
+    senders = [item.sender_pid if item is not None else None for item in ends]
+    return senders[0] is None or senders[0] != senders[1]
 
 
 def _build(job: JobView, view: ProcessView) -> ProcessView | None:
-    """The process that ran ninja, or that one itself where its parent is none of the job's."""
+    """The process that ran ninja, or that one itself where its parent is none of the job's; of a build in progress."""
     argv = view.process.snapshot.argv
-    if not argv or os.path.basename(argv[0]) != _BUILDER:
+    if not argv or os.path.basename(argv[0]) != _BUILDER or view.process.exit_code == 0:
         return None
     return parent_of(job, view) or view

@@ -42,8 +42,23 @@ def noted(dataset: object, **options: Any) -> dict[str, Any]:
         ({"batch_size": None}, None),
         ({"batch_sampler": [[0, 1], [2]]}, None),
         ({"batch_size": 2, "sampler": [0, 1]}, None),
+        ({"batch_size": 4, "sampler": torch.utils.data.RandomSampler(range(1000))}, None),
+        ({"batch_size": 4, "sampler": torch.utils.data.SequentialSampler(range(2))}, None),
+        ({"batch_size": 4, "sampler": torch.utils.data.RandomSampler(range(14), num_samples=8)}, None),
+        ({"batch_sampler": torch.utils.data.BatchSampler(range(14), 28, drop_last=True)}, None),
     ],
-    ids=["none", "one", "some", "no batches", "own batches", "own sampler"],
+    ids=[
+        "none",
+        "one",
+        "some",
+        "no batches",
+        "own batches",
+        "own sampler",
+        "of others",
+        "in order",
+        "some of them",
+        "given",
+    ],
 )
 def test_batches_of_an_epoch_are_recorded_where_torch_counts_them(options: dict[str, Any], batches: int | None) -> None:
     entry = noted(Counted(), **options)

@@ -56,3 +56,19 @@ def test_lock_of_a_build_that_ended_well_and_other_waits_are_not_told_so(
 def test_build_that_somebody_else_killed_leads(run: Path) -> None:
     """The look-alike: it may have been what the program needed."""
     assert verdict(job(run, sender=77))[0] == "external-kill"
+
+
+@pytest.mark.parametrize("builder", ["the time limit's", "itself"])
+def test_build_that_ended_with_the_one_that_waits_was_going_on(builder: str, run: Path) -> None:
+    """One rank builds, and all others wait: nothing is left behind before the same signal ends them."""
+    main, helper = (
+        parent().at(100),
+        Box(pid=102, ppid=90, argv=["python", "train.py"]).versions(python="3.11.7").at(200),
+    )
+    ninja = Box(pid=103, ppid=101 if builder == "itself" else 102, argv=["ninja", "-v"]).at(300)
+    if builder == "itself":
+        ninja.at(3_000).exit(0)
+    else:
+        ninja.at(60_000).signal_seen(15, 90, ["timeout"]).crash(signal=15, code=0, sender_pid=90, python=(), native=())
+    report = ended(run, stopped(main, LOADS), stopped(helper, OTHER), ninja)
+    assert "its builder" not in summary(report)
