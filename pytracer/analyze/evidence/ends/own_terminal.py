@@ -20,8 +20,8 @@ from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.imports import imported_as
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
-from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes, parameters, qualified_name, scope_of
-from pytracer.analyze.kin import parent_of
+from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes, parameters, qualified_name, scope_of, spans
+from pytracer.analyze.kin import children_of, parent_of
 from pytracer.analyze.naming import LineWords, line_in, place_words
 from pytracer.analyze.platform.signals import SI_KERNEL, SIGHUP
 from pytracer.analyze.tensors.source_lines import syntax_tree
@@ -32,13 +32,11 @@ _FORKS = ("pty.fork", "os.forkpty")
 _MASTER = {**dict.fromkeys(_FORKS, 1), "pty.openpty": 0, "os.openpty": 0}  # its place in what these return
 _MAKERS = (*_MASTER, "pty.spawn")
 _FILES = ("open", "fdopen", "FileIO")
-_WAITS = frozenset({"wait", "waitpid", "waitid", "wait4", "communicate", "join"})
+_WAITS = frozenset({"wait", "waitpid", "waitid", "wait4", "communicate"})
 _REAPED_NS = 1_000_000_000  # a killed process is reaped that soon
 _LONGEST = 60
-_WITHOUT = (
-    "Or start it without a terminal: subprocess.Popen(..., start_new_session=True), with its output in a file. tmux or "
-    "`setsid` around the program does not help: the terminal is its own."
-)
+_WITHOUT = "Or start it without a terminal: subprocess.Popen(..., start_new_session=True), with its output in a file."
+_OWN = "tmux or `setsid` around the program does not help: the terminal is its own."
 
 
 class OwnTerminal(msgspec.Struct, frozen=True):
@@ -96,19 +94,25 @@ class OwnTerminal(msgspec.Struct, frozen=True):
                 f"Close the master end (`{self.text}`, {self.closes}) only when the child has ended (os.waitpid()), "
                 "and read it until then."
             )
-        return f"{first} {_WITHOUT}"
+        if not self.sure:
+            return f"If it was that terminal: {first[0].lower()}{first[1:]} {_WITHOUT}"
+        return f"{first} {_WITHOUT} {_OWN}"
 
 
 def own_terminal(job: JobView, view: ProcessView) -> OwnTerminal | None:
-    """Of a process that the kernel hung up, or of the parent that was hung up with it; None where it is not known."""
+    """Of a process that the kernel hung up; None where it is not known, or its parent was hung up as well."""
     sent = deadly_signal(view)
     if sent is None or sent.signal != SIGHUP or sent.code != SI_KERNEL:
         return None
     parent = parent_of(job, view)
     if parent is not None and sent_signals(parent.process.snapshot, SIGHUP):
-        began = parent.process.snapshot.created_mono_ns
-        return own_terminal(job, parent) if began < view.process.snapshot.created_mono_ns else None
-    forked = _forked(view)
+        return None
+    forks = [*_forks(view)]
+    forked = next((place for place, is_child in forks if is_child), None)
+    if forked is None and (forks or children_of(job, view)):
+        return None  # it made the terminal for another process, or may have
+    if forked is not None and parent is not None and any(is_child for _, is_child in _forks(parent)):
+        return None  # forked in its turn by the child in the terminal
     snapshot = (parent or view).process.snapshot
     stack = (view.python_stack if forked is not None else _stack(parent)) or ()
     files = program_files(snapshot, [item for item in stack if not is_library_file(item.file)])
@@ -137,16 +141,44 @@ def own_terminal(job: JobView, view: ProcessView) -> OwnTerminal | None:
 _Place = tuple[str | None, ast.Module, ast.Call]
 
 
-def _forked(view: ProcessView) -> _Place | None:
-    """By the child's own stack: the innermost function with one pty.fork() above the line that it ran."""
+def _forks(view: ProcessView) -> Iterator[tuple[_Place, bool]]:
+    """Each pty.fork() above the line that a function of the stack ran, and whether only the child runs that line."""
     for frame in view.python_stack or ():
         tree = syntax_tree(view.process.snapshot, frame) if not is_library_file(frame.file) else None
         if tree is None or frame.line is None:
             continue
         calls = (item for item in own_nodes(scope_of(tree, frame.line)) if isinstance(item, ast.Call))
-        forks = [item for item in calls if item.lineno < frame.line and imported_as(tree, item.func) in _FORKS]
-        if len(forks) == 1:
-            return frame.file, tree, forks[0]
+        forks = [item for item in calls if item.lineno <= frame.line and imported_as(tree, item.func) in _FORKS]
+        for item in forks:
+            yield (frame.file, tree, item), len(forks) == 1 and _is_childs(tree, item, frame.line)
+
+
+def _is_childs(tree: ast.Module, fork: ast.Call, line: int) -> bool:
+    """Below `if pid == 0`, or in the `else` of `if pid`, of the number that only this fork returns."""
+    scope = scope_of(tree, fork.lineno)
+    name = _number_of(scope, fork)
+    stores = [
+        item for item in own_nodes(scope)
+        if isinstance(item, (ast.Name, ast.Attribute)) and not isinstance(item.ctx, ast.Load)
+    ]  # fmt: skip
+    if name is None or [ast.unparse(item) for item in stores].count(name) != 1:
+        return False
+    for item in own_nodes(scope):
+        if isinstance(item, ast.If) and item.lineno > fork.lineno:
+            zero = ast.unparse(item.test) in (f"{name} == 0", f"not {name}")
+            part = item.body if zero else item.orelse if ast.unparse(item.test) == name else []
+            if any(spans(one, line) for one in part):
+                return True
+    return False
+
+
+def _number_of(scope: Scope, fork: ast.Call) -> str | None:
+    """`pid` of `pid, end = pty.fork()`."""
+    for item in own_nodes(scope):
+        if isinstance(item, ast.Assign) and item.value is fork and len(item.targets) == 1:
+            target = item.targets[0]
+            if isinstance(target, (ast.Tuple, ast.List)) and len(target.elts) == 2:
+                return ast.unparse(target.elts[0])
     return None
 
 
@@ -267,4 +299,10 @@ def _has_waited(scope: Scope, call: ast.Call, block: ast.With | None) -> bool:
     """Whether its function waits for a process above it, or inside of the block."""
     last = (block.end_lineno or block.lineno) if block is not None else call.lineno
     calls = (item for item in own_nodes(scope) if isinstance(item, ast.Call) and item.lineno <= last)
-    return any(called_name(item) in _WAITS for item in calls)
+    return any(called_name(item) in _WAITS or _is_join(item) for item in calls)
+
+
+def _is_join(call: ast.Call) -> bool:
+    """Of a thread or a process; str.join() and os.path.join() are given something to join."""
+    given = [item for item in call.args if not isinstance(item, ast.Constant) or isinstance(item.value, str)]
+    return called_name(call) == "join" and isinstance(call.func, ast.Attribute) and not given

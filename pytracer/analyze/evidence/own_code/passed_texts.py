@@ -14,7 +14,7 @@ from pytracer._text import list_words, shortened
 from pytracer.analyze.evidence.lifetime.variables import line_words, program_frames
 from pytracer.analyze.evidence.native.fault_function import is_of_own_image
 from pytracer.analyze.evidence.native.native_stack import own_frames
-from pytracer.analyze.evidence.own_code.c_text import Function, arguments_at, function_around, statement_at
+from pytracer.analyze.evidence.own_code.c_text import Function, arguments_at, closing, function_around, statement_at
 from pytracer.analyze.evidence.own_code.c_text import without_comments as plain
 from pytracer.analyze.evidence.own_code.native_source import own_sources
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
@@ -23,6 +23,7 @@ from pytracer.analyze.view import ProcessView
 from pytracer.report.job import NativeFrame
 
 _NAME = re.compile(r"^[A-Za-z_]\w*$")
+_TEXT = re.compile(r"\bchar\b.*[*\[]")
 _QUOTED, _MOST = 50, 2
 _Level = tuple[Function, Sequence[str], int]
 
@@ -56,18 +57,27 @@ def _levels(view: ProcessView, frame: NativeFrame) -> Iterator[_Level]:
 
 
 def _passed(view: ProcessView, levels: Sequence[_Level], name: str) -> str | None:
-    for number, (function, _, _) in enumerate(levels):
+    for number, (function, lines, _) in enumerate(levels):
         place = function.place_of(name)
-        if place is None or "char" not in function.parameters[place]:
+        if place is None or not _TEXT.search(function.parameters[place]) or _is_assigned(function, lines, name):
             return None
         if number + 1 == len(levels):
             return _of_python(view, function.name, place)
-        _, lines, line = levels[number + 1]
-        given = arguments_at(lines, line, function.name)
+        _, outer, line = levels[number + 1]
+        given = arguments_at(outer, line, function.name)
         if given is None or place >= len(given) or not _NAME.match(given[place]):
             return None
         name = given[place]
     return None
+
+
+def _is_assigned(function: Function, lines: Sequence[str], name: str) -> bool:
+    """Whether its body may give a parameter another value, or write into it: then it is not the caller's text."""
+    text = plain("\n".join(lines))
+    body = text[function.body : closing(text, function.body)]
+    own = rf"(?<![\w.])(?<!->){re.escape(name)}\b"
+    sets = rf"{own}\s*(?:\[[^\]]*\]\s*)*(?:[-+]?=(?!=)|\+\+|--)|(?:\+\+|--|(?<!&)&)\s*{own}"
+    return re.search(sets, body) is not None
 
 
 def _of_python(view: ProcessView, function: str, place: int) -> str | None:

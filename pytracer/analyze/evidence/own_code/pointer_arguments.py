@@ -11,8 +11,11 @@ import copy
 
 from pytracer.analyze.evidence.slicing.bindings import last_binding
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.changes import is_among, touched
+from pytracer.analyze.evidence.syntax.imports import imported_names
+from pytracer.analyze.evidence.syntax.loops import LOOPS
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
-from pytracer.analyze.evidence.syntax.scopes import scope_of
+from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of
 
 _POINTERS = ("ctypes", "data_ptr")
 _CONVERTS = frozenset({
@@ -87,7 +90,7 @@ def _unpacked(tree: ast.Module, call: ast.Call, value: ast.expr) -> list[ast.exp
     if isinstance(value, ast.Name):
         bound = last_binding(scope_of(tree, call.lineno), value.id, call.lineno)
         made = bound[1] if bound is not None and bound[2] is None else None
-        if not isinstance(made, ast.expr):
+        if bound is None or not isinstance(made, ast.expr) or _is_changed(tree, call, value.id, bound[0], made):
             return None
         value = made
     if isinstance(value, ast.Call) and called_name(value) in ("list", "tuple") and len(value.args) == 1:
@@ -100,6 +103,39 @@ def _unpacked(tree: ast.Module, call: ast.Call, value: ast.expr) -> list[ast.exp
         items = _literal(value.args[1])
         return [ast.Call(value.args[0], [item], []) for item in items] if items is not None else None
     return None
+
+
+def _is_changed(tree: ast.Module, call: ast.Call, name: str, line: int, made: ast.expr) -> bool:
+    """Whether anything between has the list that was made at a line, or may change what it was made of."""
+    scope = scope_of(tree, call.lineno)
+    # What is behind the call in a loop runs before it, too.
+    loops = [item.end_lineno or 0 for item in own_nodes(scope) if isinstance(item, LOOPS) and _has(item, call, line)]
+    own = {id(item) for item in nodes_of(call)} | {id(item) for item in nodes_of(made)}
+    between = [
+        item
+        for item in nodes_of(scope)
+        if id(item) not in own and line <= getattr(item, "lineno", 0) <= max([call.lineno, *loops])
+    ]
+    if any(isinstance(item, ast.Name) and item.id == name and isinstance(item.ctx, ast.Load) for item in between):
+        return True
+    modules = imported_names(tree)
+    names = {item.id for item in nodes_of(made) if isinstance(item, ast.Name)} - {*modules}
+    changed = touched(between)
+    held = {part.id for item in between for part in _stored_into(item)}
+    return any(is_among(item, changed) or item in held for item in names)
+
+
+def _has(loop: ast.AST, call: ast.Call, line: int) -> bool:
+    """Whether a loop has the call, but not the line above."""
+    first, last = getattr(loop, "lineno", 0), getattr(loop, "end_lineno", 0)
+    return line < first <= call.lineno <= last
+
+
+def _stored_into(node: ast.AST) -> list[ast.Name]:
+    """`rows` of `rows["x"] = y` and `rows["x"].shape = y`."""
+    if not isinstance(node, (ast.Subscript, ast.Attribute)) or isinstance(node.ctx, ast.Load):
+        return []
+    return [item for item in nodes_of(node) if isinstance(item, ast.Name)]
 
 
 def _of_comprehension(made: ast.ListComp | ast.GeneratorExp) -> list[ast.expr] | None:

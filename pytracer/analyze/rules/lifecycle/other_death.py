@@ -199,7 +199,8 @@ class OtherDeath:
             says, advice = f"{says}{group.words}", group.advice
         terminal = own_terminal(job, view) if judgement.found == "sent" else None
         if terminal is not None:
-            says, advice = f"{says}{terminal.words}", terminal.advice
+            says = f"{says}{terminal.words}"
+            advice = terminal.advice if terminal.sure else f"{advice} {terminal.advice}"
         left = left_waiting(job, view) if judgement.found == "exit" else None
         if left is not None:
             says, advice = f"{says}{left.words}", f"{advice} {left.advice}"

@@ -45,11 +45,12 @@ def view_of(
     text: str | None = PRINTED,
     image: str | None = None,
     check: str = "__chk_fail",
+    takes: str = "const char *file",
 ) -> Any:
     """A process that died below `note()`, which the compiler put into `load()`."""
     file, library, program = folder / "load.c", folder / "libload.so", folder / "train.py"
     if source:
-        file.write_text(SOURCE.format(call=call), encoding="utf-8")
+        file.write_text(SOURCE.format(call=call).replace("const char *file", takes), encoding="utf-8")
     program.write_text(PROGRAM, encoding="utf-8")
     library.touch()
     lines = [
@@ -176,6 +177,28 @@ def test_call_is_named_without_its_source(tmp_path: Path) -> None:
 def test_other_checks_are_no_such_write(options: dict[str, Any], tmp_path: Path) -> None:
     """The look-alikes."""
     assert checked_write(view_of(tmp_path, 'sprintf(line, "%s", file);', **options)) is None
+
+
+@pytest.mark.parametrize(
+    ("first", "takes", "passed"),
+    [
+        ("", "const char *file", True),
+        ("if (file == NULL) return;", "const char *file", True),
+        ("e->file = list; e->n.file = list;", "const char *file", True),
+        ("file = strrchr(file, 47) + 1;", "const char *file", False),
+        ("file += 5;", "const char *file", False),
+        ("while (*file == 32) file++;", "const char *file", False),
+        ("file[8] = 0;", "char *file", False),
+        ("strsep(&file, list);", "char *file", False),
+        ("", "char file", False),
+        ("", "unsigned char file", False),
+    ],
+)
+def test_a_parameter_is_the_callers_text_until_the_function_changes_it(
+    first: str, takes: str, passed: bool, tmp_path: Path
+) -> None:
+    found = checked_write(view_of(tmp_path, f'{first} sprintf(line, "%s", file);', takes=takes))
+    assert found is not None and ("`str(path).encode()`" in found.advice) == passed
 
 
 def test_array_of_the_same_name_in_another_function_is_not_meant(tmp_path: Path) -> None:

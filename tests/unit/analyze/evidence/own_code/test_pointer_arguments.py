@@ -8,6 +8,11 @@ import pytest
 
 from pytracer.analyze.evidence.own_code.pointer_arguments import is_converted, pointed_at, pointer_arguments
 
+CHANGES = (
+    "c.append(y.ctypes.data)", "c[0] = y.ctypes.data", "c.reverse()", "c.extend(n)", "c += n", "fill(c)", "del c[0]",
+    "x = y", "rows['a'] = y", "rows.update(n)", "rows['a'].shape = n", "d = c; d.append(n)",
+)  # fmt: skip
+
 
 def arguments(text: str) -> list[str]:
     tree = ast.parse(f"def run(lib, rows, x, y, n):\n{text}")
@@ -30,6 +35,10 @@ def arguments(text: str) -> list[str]:
         ("  p = x.ctypes.data_as(P)\n  x = y\n  lib.f(p, n)", ["p", "n"]),
         ("  lib.f(x.ctypes.data, *[k.ctypes.data for k in rows], n)", ["x.ctypes.data"]),
         ('  c = [rows[k].ctypes.data for k in ("a", "b") if k in rows]\n  lib.f(*c, n)', []),
+        ("  c = [x.ctypes.data]\n  print(n)\n  y.fill(n)\n  lib.f(*c)", ["x.ctypes.data"]),
+        ("  c = [x.ctypes.data]\n  while n:\n    n = lib.f(*c)", ["x.ctypes.data"]),
+        *((f"  c = [rows['a'].ctypes.data, x.ctypes.data]\n  {change}\n  lib.f(*c, n)", []) for change in CHANGES),
+        ("  c = [x.ctypes.data]\n  while n:\n    lib.f(*c)\n    c.append(n)", []),
         ("  c = [x.ctypes.data]\n  if n:\n    c = [y.ctypes.data]\n  lib.f(*c)", []),
     ],
 )  # fmt: skip
