@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from pytracer._library_files import is_library_file
 from pytracer._text import count_words
 from pytracer.analyze.evidence.native.native_stack import image_name
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
@@ -29,11 +30,11 @@ from pytracer.analyze.evidence.syntax.unbounded import (
     loops_at,
     short_text,
 )
-from pytracer.analyze.evidence.waits.quiet import LONG_NS
+from pytracer.analyze.evidence.waits.quiet import LONG_NS, pause_of, storage_epochs
 from pytracer.analyze.evidence.waits.waits import before_signal
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
-from pytracer.decode.types.journal import Loader
+from pytracer.decode.types.journal import Fact, Loader
 from pytracer.report.job import PythonFrame
 
 _LOADER = re.compile(r"/torch/utils/data/dataloader\.py$")
@@ -165,34 +166,54 @@ def _of_loader(
     snapshot, drops = view.process.snapshot, _drops(made)
     facts = [item for item in snapshot.recorded(Loader) if item.mono_ns >= snapshot.created_mono_ns]
     works = [item.mono_ns for item in snapshot.events if item.kind in _WORK and item.mono_ns < until_ns]
-    quiet = not snapshot.light and until_ns - max(works, default=0) >= LONG_NS
-    near = [item for item in facts if _may_be(item.data, frame, made, drops)]
+    quiet = not snapshot.light and _did_nothing(view, works, until_ns)
+    near = _candidates(facts, frame, made, drops)
     loaders, only = [item.data for item in near], len(facts) == 1
     empty = [item for item in loaders if _batches(item, made, drops, only=only) == 0]
     where = f" of line {made.lineno}" if made is not None else ""
-    head = f"it {_verb(loop)} only inside of the loop of line {inner.lineno}, and the DataLoader{where} has no batch"
+    head = f"it {_verb(loop)} only inside of the loop of line {inner.lineno}, and the"
+    if quiet and len(empty) == len(loaders) == 1 and len(facts) < _NOTED:
+        words, advice = _why(empty[0], made)
+        words = f"{head} DataLoader{where} had no batch when it was made: {words}"
+        return Reason(words, f"{advice} {_raise(loop, inner)}", sure=True)
     # Of several that it may be, the last one, where nothing was done since that was made.
     last_one = bool(empty) and empty[-1] is loaders[-1] and max(works, default=0) < near[-1].mono_ns
-    if quiet and empty and (len(empty) == len(loaders) or (last_one and made is not None)):
+    if quiet and last_one and made is not None:
         words, advice = _why(empty[-1], made)
-        return Reason(f"{head}: {words}", f"{advice} {_raise(loop, inner)}", sure=True)
+        which = f"last DataLoader{where}" if len(near) > 1 else f"DataLoader{where}"
+        words = f"{head} {which} had no batch when it was made: {words}"
+        items = short_text(without_wrappers(inner.iter, _WRAPPERS))
+        first = f"{advice[:-1]}, if this loop is over that one: print `len({items})` before line {loop.lineno}"
+        return Reason(words, f"{first}, and raise there where it is 0.", idle=True)
     unknown = [item for item in loaders if _batches(item, made, drops, only=only) is None]
-    if facts and not unknown and not empty and len(facts) < _NOTED:
+    if near and not unknown and not empty and len(facts) < _NOTED:
         return None
     last = near[-1].data if near and near[-1].data in unknown else None
-    known = f"; the last one that was made has {_samples(last)}" if last is not None and last.samples else ""
+    known = f"; the last one that was made had {_samples(last)}" if last is not None and last.samples else ""
     when = "has fewer samples than batch_size" if drops else "has no sample"
     when += ", or with drop_last=True fewer than batch_size" if drops is None else ""
     option = " (drop_last=True)" if drops else ""
     quiet &= not facts or until_ns - facts[-1].mono_ns >= LONG_NS
     cure = "pass drop_last=False, a smaller batch_size or more samples" if drops else "see why it has so few samples"
-    items = short_text(without_wrappers(inner.iter, _WRAPPERS))
     return Reason(
-        f"it {_verb(loop)} only inside of the loop of line {inner.lineno}, and the DataLoader{where}{option} has no "
-        f"batch where it {when}{known}",
-        f"Print `len({items})` before line {loop.lineno}. Where it is 0, {cure}, and raise there.",
+        f"{head} DataLoader{where}{option} has no batch where it {when}{known}",
+        f"{_print(loop, inner)} Where it is 0, {cure}, and raise there.",
         idle=quiet,
     )
+
+
+def _did_nothing(view: ProcessView, works: Sequence[int], until_ns: int) -> bool:
+    """No step or autograd node for long; of a program that never had one, nothing at all: it may only infer."""
+    if works:
+        return until_ns - max(works) >= LONG_NS
+    pause = pause_of(view, until_ns)
+    times, untimed = storage_epochs(view.process.snapshot, until_ns)
+    return pause.still if pause is not None else not times and not untimed
+
+
+def _print(loop: EndlessLoop, inner: ast.For) -> str:
+    items = short_text(without_wrappers(inner.iter, _WRAPPERS))
+    return f"Print `len({items})` before line {loop.lineno}."
 
 
 def _raise(loop: EndlessLoop, inner: ast.For) -> str:
@@ -218,11 +239,32 @@ def _size(made: ast.Call | None) -> int | None:
     return number if isinstance(number, int) else None
 
 
-def _may_be(loader: Loader, frame: PythonFrame, made: ast.Call | None, drops: bool | None) -> bool:
-    """Whether a recorded loader was made there, with what the source passes."""
+def _candidates(
+    facts: Sequence[Fact[Loader]], frame: PythonFrame, made: ast.Call | None, drops: bool | None
+) -> list[Fact[Loader]]:
+    """The recorded loaders that were made there; without one, those that a subclass made, which hides the line."""
+    alike = [item for item in facts if _may_be(item.data, made, drops)]
+    if made is None:
+        return alike
+    there = [item for item in alike if _is_at(item.data, frame, made)]
+    return there or [item for item in alike if not _is_callers(item.data)]
+
+
+def _is_at(loader: Loader, frame: PythonFrame, made: ast.Call) -> bool:
     at = loader.at
-    if at is not None and made is not None and (at.file != frame.file or not spans(made, at.line or 0)):
+    return at is not None and at.file == frame.file and spans(made, at.line or 0)
+
+
+def _is_callers(loader: Loader) -> bool:
+    """Whether it is the line that makes the loader, and not one in the constructor of a subclass."""
+    at = loader.at
+    if at is None or is_library_file(at.file):
         return False
+    return (at.function or "").rpartition(".")[2] != "__init__"
+
+
+def _may_be(loader: Loader, made: ast.Call | None, drops: bool | None) -> bool:
+    """Whether a recorded loader has what the source passes."""
     size = _size(made)
     same = None in (size, loader.batch_size) or size == loader.batch_size
     return same and (None in (drops, loader.drop_last) or drops == loader.drop_last)
@@ -249,11 +291,13 @@ def _samples(loader: Loader) -> str:
 def _why(loader: Loader, made: ast.Call | None) -> tuple[str, str]:
     size = loader.batch_size if loader.batch_size is not None else _size(made)
     if not loader.samples or size is None:
-        return f"it has {_samples(loader)}", "See why its dataset is empty: the files that it looks for, its filter."
-    share = f"it has {_samples(loader)}, fewer than its batch_size of {size}"
+        return f"it had {_samples(loader)}", "See why its dataset is empty: the files that it looks for, its filter."
+    share = f"it had {_samples(loader)}, fewer than its batch_size of {size}"
     if loader.distributed:
-        share = f"the part of a rank of {_samples(loader)} is less than its batch_size of {size}"
-    most = "" if loader.distributed else f" (at most {loader.samples})"
+        share = f"the part of a rank of {_samples(loader)} was less than its batch_size of {size}"
+    elif loader.samples >= size:
+        share = f"its sampler drew fewer of its {_samples(loader)} than its batch_size of {size}"
+    most = "" if loader.distributed or loader.samples >= size else f" (at most {loader.samples})"
     return (
         f"{share}, and drop_last=True leaves out what is no whole batch",
         f"Pass drop_last=False or a smaller batch_size{most}, or see why there are so few samples.",
