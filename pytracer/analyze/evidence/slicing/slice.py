@@ -430,7 +430,7 @@ class Slice:
 
     def defined(self, node: ast.AST, spot: Spot) -> tuple[ast.AST, Spot] | None:
         """The class or function of the program that a name means; in its other files, too."""
-        return defined(self._snapshot, node, spot)
+        return defined(self._snapshot, node, spot, first_file(self._snapshot, self._frames))
 
 
 def _is_alike(first: ast.expr, other: ast.expr | None) -> bool:
