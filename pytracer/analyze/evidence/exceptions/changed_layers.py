@@ -14,7 +14,7 @@ import msgspec
 from pytracer._text import shortened
 from pytracer.analyze.evidence.failing.line import failing_line
 from pytracer.analyze.evidence.slicing.files import program_files
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
 from pytracer.analyze.evidence.syntax.frozen_layers import (
     LayerLine,
     lines_that_freeze_layer,
@@ -22,8 +22,9 @@ from pytracer.analyze.evidence.syntax.frozen_layers import (
 )
 from pytracer.analyze.evidence.syntax.layer_branches import modules_of, reads_of
 from pytracer.analyze.evidence.syntax.loops import deciding_ifs
+from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
-from pytracer.analyze.evidence.syntax.scopes import class_around, scope_of
+from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes, parameters, scope_of
 from pytracer.analyze.naming import line_in, short_file
 from pytracer.analyze.view import ProcessView
 
@@ -109,17 +110,19 @@ def _changed(files: Mapping[str, ast.Module], names: Sequence[str], layers: Sequ
     if any(_runs_conditionally(files, layer) for layer in layers):
         return None
     wraps = [
-        (file, tree, item.lineno)
+        (file, tree, item)
         for file, tree in files.items()
         for item in nodes_of(tree)
         if isinstance(item, ast.Call) and called_name(item) in _WRAPPERS
     ]
     if len(wraps) != 1:
         return None
-    file, tree, wrapped = wraps[0]
+    file, tree, call = wraps[0]
+    wrapped = call.lineno
+    model = None if _runs_before(files, tree, call) else _owner(files, layers)
     frozen = lines_that_freeze_layer(tree, names, layers)
     found = [*frozen, *lines_that_replace_layer(tree, layers[:1])]
-    found = [item for item in found if _runs_after(tree, item.at, wrapped)]
+    found = [item for item in found if _runs_after(tree, item.at, wrapped, model)]
     if len(found) != 1:
         return None
     done = found[0]
@@ -154,8 +157,60 @@ def _asks_name(test: ast.expr, names: Sequence[str]) -> bool:
     return any(all(word in name for name in names) for word in words)
 
 
-def _runs_after(tree: ast.Module, line: int, wrapped: int, depth: int = 0) -> bool:
-    """Whether a line runs after the one that wraps: below it, in what is called there, or in a later method."""
+def _owner(files: Mapping[str, ast.Module], layers: Sequence[str]) -> ast.ClassDef | None:
+    """The only class whose constructor makes one of the layers; where several do, which one is wrapped is not known."""
+    found = [
+        owner
+        for tree in files.values()
+        for owner in nodes_of(tree)
+        if isinstance(owner, ast.ClassDef) and _makes(owner, layers)
+    ]
+    return found[0] if len(found) == 1 else None
+
+
+def _makes(owner: ast.ClassDef, layers: Sequence[str]) -> bool:
+    constructors = (item for item in owner.body if isinstance(item, ast.FunctionDef) and item.name == "__init__")
+    return any(
+        isinstance(item, ast.Attribute)
+        and isinstance(item.ctx, ast.Store)
+        and variable(item) is not None
+        and item.attr in layers
+        for constructor in constructors
+        for item in own_nodes(constructor)
+    )
+
+
+def _runs_before(files: Mapping[str, ast.Module], tree: ast.Module, wrap: ast.Call) -> bool:
+    """Whether the function that wraps a model may run it before, itself or by a function of the program."""
+    own = {item.name for part in files.values() for item in nodes_of(part) if isinstance(item, ast.FunctionDef)}
+    scope = scope_of(tree, wrap.lineno)
+    wrapped = {name for given in passed_values(wrap)[:1] for name in _names_in(given)}
+    if wrapped & {*parameters(scope)}:
+        return True  # what its callers did with it is not known
+    for call in own_nodes(scope):
+        if not isinstance(call, ast.Call) or call.lineno >= wrap.lineno:
+            continue
+        function = call.func
+        if isinstance(function, ast.Attribute) and function.attr in ("forward", "__call__"):
+            function = function.value
+        given = {variable(item) for item in passed_values(call)} if called_name(call) in own else set()
+        if variable(function) in wrapped or given & wrapped:
+            return True
+    return False
+
+
+def _names_in(node: ast.AST) -> set[str | None]:
+    """The variables of what is wrapped: not the device of `net.to(device)`."""
+    moves = (item for item in nodes_of(node) if isinstance(item, ast.Call) and called_name(item) in ("to", "cuda"))
+    where = {id(part) for call in moves for given in passed_values(call) for part in nodes_of(given)}
+    return {variable(item) for item in nodes_of(node) if id(item) not in where} - {None, "self"}
+
+
+def _runs_after(tree: ast.Module, line: int, wrapped: int, model: ast.ClassDef | None, depth: int = 0) -> bool:
+    """Whether a line runs after the one that wraps: below it, in what is called there, or in a later method.
+
+    `model`: the class whose forward() runs after that only; None where none is known to.
+    """
     scope, around = scope_of(tree, line), scope_of(tree, wrapped)
     if scope is around:
         return line > wrapped
@@ -163,12 +218,12 @@ def _runs_after(tree: ast.Module, line: int, wrapped: int, depth: int = 0) -> bo
     if name == "__init__" or depth > _DEEPEST:
         return False
     if name == "forward" and class_around(tree, scope) is not None:
-        return True  # of the wrapped model, whose forward() runs in each step
+        return class_around(tree, scope) is model  # it runs in each step
     lines = [item.lineno for item in nodes_of(tree) if isinstance(item, ast.Call) and called_name(item) == name]
     owner = class_around(tree, scope)
     if owner is not None and owner is class_around(tree, around) and getattr(around, "name", "") == "__init__":
         return not any(scope_of(tree, item) is around for item in lines)
-    return bool(lines) and all(_runs_after(tree, item, wrapped, depth + 1) for item in lines)
+    return bool(lines) and all(_runs_after(tree, item, wrapped, model, depth + 1) for item in lines)
 
 
 def _runs_conditionally(files: Mapping[str, ast.Module], layer: str) -> bool:

@@ -29,7 +29,7 @@ def build(flag):
 def main():
     net = build(False)
     {before}
-    model = DDP(net)
+    model = {wrap}
     for epoch in range(4):
         {after}
         train(model)
@@ -39,7 +39,7 @@ def train(model):
 class Trainer:
     def __init__(self, net): self.net = net
     def on_epoch(self): {method}
-"""
+{other}"""
 RUN = "return self.head(self.body(x))"
 DEEP = "if self.deep:\n            x = self.body(x)\n        return self.head(x)"
 NAMED = "for name, p in model.named_parameters():\n            if 'body' in name: p.requires_grad = False"
@@ -49,9 +49,9 @@ FREEZES = "freeze(model.module.body)"
 
 def said(folder: Path, flag: str | None = None, **parts: str) -> str | None:
     """`flag`: what the variable `late` of main() was when DDP raised."""
-    places = ("early", "built", "before", "after", "inside", "method")
+    places = ("early", "built", "before", "after", "inside", "method", "other")
     file = folder / "train.py"
-    file.write_text(PROGRAM.format(**{**dict.fromkeys(places, "pass"), "run": RUN, **parts}), encoding="utf-8")
+    file.write_text(PROGRAM.format(**{**dict.fromkeys(places, "pass"), "run": RUN, "wrap": "DDP(net)", **parts}), encoding="utf-8")
     snapshot = SimpleNamespace(argv=(), created_wall_ns=time.time_ns() + 10**9)
     frames = [PythonFrame(function="main", file=str(file), line=21)]
     values = [VariableReport(name="late", value=flag)] if flag is not None else []
@@ -103,6 +103,45 @@ def test_layer_that_forward_itself_freezes_later_is_named(tmp_path: Path) -> Non
     told = said(tmp_path, run=WARM + RUN) or ""
     assert "(`self.body.requires_grad_(False)`), below `if self.n > 9` (line 7), freezes `body` after line" in told
     assert said(tmp_path, run=WARM + DEEP) is None
+
+
+TEACHER = """class Teacher(nn.Module):
+    def __init__(self):
+        self.body = nn.Linear(4, 4)
+    def forward(self, x):
+        return self.body(x)
+"""
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"other": TEACHER},
+        {"other": TEACHER.replace("        return", "        self.body.requires_grad_(False)\n        return")},
+        {"other": TEACHER.replace("self.body =", "self.body: nn.Module =")},
+        {"before": "net(torch.zeros(1, 4))"},
+        {"before": "net.forward(torch.zeros(1, 4))"},
+        {"before": "train(net)"},
+    ],
+)
+def test_forward_that_may_run_before_the_wrapping_explains_nothing(parts: dict[str, str], tmp_path: Path) -> None:
+    """Of another class that has such a layer, too; or in a round that tries the model out."""
+    assert said(tmp_path, **{"run": WARM + RUN, **parts}) is None
+
+
+def test_class_with_other_layers_and_a_call_of_another_variable_change_nothing(tmp_path: Path) -> None:
+    other = TEACHER.replace("self.body", "self.tail")
+    told = said(tmp_path, run=WARM + RUN, before="net = net.to(0); device = train(0); train(device)", other=other)
+    assert "freezes `body` after line" in (told or "")
+
+
+@pytest.mark.parametrize(("wrap", "is_known"), [("DDP(net.to(device))", True), ("wrap(net)", False)])
+def test_variable_that_is_wrapped_is_the_model_itself(wrap: str, is_known: bool, tmp_path: Path) -> None:
+    """Not the device that it is moved to; of one that a function is given nobody knows what was done with it."""
+    other = "def wrap(net):\n    return DDP(net)\n" if not is_known else ""
+    before = f"device = 0; train(device); model = {wrap}"
+    told = said(tmp_path, run=WARM + RUN, before=before, wrap="net", other=other)
+    assert (told is not None) == is_known, told
 
 
 @pytest.mark.parametrize(
