@@ -47,6 +47,20 @@ def is_alike(tree: ast.Module, guard: ast.If) -> bool:
     return _is_alike(guard.test, tree, scope_of(tree, guard.lineno), 0)
 
 
+def constructor_values(tree: ast.Module, scope: Scope, name: str) -> list[tuple[ast.expr, Scope]] | None:
+    """What the constructor gives `self.name`, with itself; None where it does not, or where others set it, too."""
+    owner = class_around(tree, scope) if name.startswith("self.") else None
+    if owner is None:
+        return None
+    attribute = name.removeprefix("self.")
+    stores = sum(
+        isinstance(item, ast.Attribute) and item.attr == attribute and isinstance(item.ctx, ast.Store)
+        for item in nodes_of(tree)
+    )
+    found = [*_set_by_constructors(owner, name)]
+    return found if found and len(found) == stores else None
+
+
 def _is_alike(node: ast.AST, tree: ast.Module, scope: Scope, depth: int) -> bool:
     if isinstance(node, ast.Constant):
         return True
@@ -57,7 +71,11 @@ def _is_alike(node: ast.AST, tree: ast.Module, scope: Scope, depth: int) -> bool
     if isinstance(node, (ast.Name, ast.Attribute)):
         return _is_of_job(node, scope) or _is_fixed(node, tree, scope, depth)
     is_identity = isinstance(node, ast.Compare) and all(isinstance(item, (ast.Is, ast.IsNot)) for item in node.ops)
-    if isinstance(node, ast.Compare) and is_identity and _sets(tree, scope, variable(node.left) or "") is not None:
+    if (
+        isinstance(node, ast.Compare)
+        and is_identity
+        and constructor_values(tree, scope, variable(node.left) or "") is not None
+    ):
         return True  # `self.scheduler is not None`
     if isinstance(node, (ast.BinOp, ast.Compare)):
         parts = [node.left, node.right] if isinstance(node, ast.BinOp) else [node.left, *node.comparators]
@@ -122,7 +140,7 @@ def _is_fixed(node: ast.Name | ast.Attribute, tree: ast.Module, scope: Scope, de
     if name is None:
         return False
     if isinstance(node, ast.Attribute):
-        values = _sets(tree, scope, name)
+        values = constructor_values(tree, scope, name)
         return values is not None and all(_is_alike_there(value, tree, there, depth) for value, there in values)
     if name in parameters(scope):
         return False
@@ -144,20 +162,6 @@ def _is_alike_there(value: ast.expr, tree: ast.Module, there: Scope, depth: int)
 def _can_change(value: ast.expr) -> bool:
     """Of `self.seen = []` what is in it is another matter."""
     return isinstance(value, (ast.List, ast.Set, ast.Dict))
-
-
-def _sets(tree: ast.Module, scope: Scope, name: str) -> list[tuple[ast.expr, Scope]] | None:
-    """What the constructor gives `self.name`, with itself; None where it does not, or where others set it, too."""
-    owner = class_around(tree, scope) if name.startswith("self.") else None
-    if owner is None:
-        return None
-    attribute = name.removeprefix("self.")
-    stores = sum(
-        isinstance(item, ast.Attribute) and item.attr == attribute and isinstance(item.ctx, ast.Store)
-        for item in nodes_of(tree)
-    )
-    found = [*_set_by_constructors(owner, name)]
-    return found if found and len(found) == stores else None
 
 
 def _set_by_constructors(owner: ast.ClassDef, name: str) -> Iterator[tuple[ast.expr, Scope]]:

@@ -15,21 +15,21 @@ it did make are compared. Groups made with use_local_synchronization are left ou
 
 from __future__ import annotations
 
-import ast
 import re
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from itertools import permutations
 from typing import NamedTuple
 
 import msgspec
 
-from pytracer._text import capital, count_words, shortened
+from pytracer._text import capital, count_words
 from pytracer.analyze.collectives.description import span_words
+from pytracer.analyze.collectives.group_branches import group_branch_words
 from pytracer.analyze.collectives.matching import VOTERS
 from pytracer.analyze.collectives.rounds import rank_order_words
 from pytracer.analyze.deaths.attribution import longest_group_wait_ns, longest_wait_ns, symptom_evidence, views_of
-from pytracer.analyze.evidence.syntax.loops import deciding_ifs
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.parts import python_frame
 from pytracer.analyze.rules.account import account
@@ -42,7 +42,6 @@ from pytracer.report.job import Evidence
 
 _HASHED = re.compile(r"[0-9a-f]{16,}(:|$)")  # c10d names groups so that only their members make
 _LISTED = 4
-_QUOTED = 60
 
 
 class _Group(NamedTuple):
@@ -117,25 +116,23 @@ def _advice(job: JobView, found: _Sides) -> str:
     words = rank_order_words(views[0].process.snapshot, frame) if views else None
     if words is not None:
         return f"{_SAME_ORDER} {words}: go through the same list on all."
-    branches = (_branch(job, found, ranks) for _, ranks in found.sides)
-    return next((f"{_SAME_ORDER} {said}" for said in branches if said is not None), _SAME_ORDER)
+    said = _branch(job, found)
+    return f"{_SAME_ORDER} {said}" if said is not None else _SAME_ORDER
 
 
-def _branch(job: JobView, found: _Sides, ranks: list[int]) -> str | None:
-    """The condition around the line that made a group on some ranks."""
-    place, views = found.made[ranks[0]][found.position].place, views_of(job, ranks[:1])
-    frame = python_frame(place) if place is not None else None
-    tree = syntax_tree(views[0].process.snapshot, frame) if views and frame is not None else None
-    if tree is None or frame is None or frame.line is None:
-        return None
-    around = [item for item, is_around in deciding_ifs(tree, frame.line) if is_around]
-    if not around:
-        return None
-    test = shortened(ast.unparse(around[0].test), _QUOTED)
-    return (
-        f"{capital(place_words(frame))} makes one below `if {test}:` (line {around[0].lineno}): take it out of that "
-        "branch, the list of ranks says who is a member; or pass use_local_synchronization=True there."
-    )
+def _branch(job: JobView, found: _Sides) -> str | None:
+    """The branch around the line that made a group which other ranks left out."""
+    for (members, makers), (_, others) in permutations(found.sides[:_LISTED], 2):
+        made, theirs = found.made[makers[0]], found.made[others[0]]
+        place, other = made[found.position].place, theirs[found.position].place
+        views = views_of(job, makers[:1])
+        if place is None or other is None or not views or members not in _left_out(theirs, made):
+            continue
+        frame, elsewhere = python_frame(place), python_frame(other)
+        tree = syntax_tree(views[0].process.snapshot, frame) if frame is not None else None
+        if tree is not None and frame is not None and elsewhere is not None:
+            return group_branch_words(tree, frame, elsewhere, makers, others)
+    return None
 
 
 def _sides_at(made: dict[int, _Made], position: int) -> list[tuple[tuple[int, ...], list[int]]]:
@@ -224,9 +221,16 @@ def _how(odd: _Made, common: _Made) -> str:
     mine, theirs = Counter(group.ranks for group in odd), Counter(group.ranks for group in common)
     if mine == theirs:
         return "made process groups in another order than"
-    if not mine - theirs:
-        return f"left out the process group {list(next(iter(theirs - mine)))} in comparison with"
+    left_out = _left_out(odd, common)
+    if left_out:
+        return f"left out the process group {list(left_out[0])} in comparison with"
     return "made process groups in another order, or other ones, than"
+
+
+def _left_out(odd: _Made, common: _Made) -> list[tuple[int, ...]]:
+    """The groups by which what some ranks made is less than what others did; none where it has others, too."""
+    mine, theirs = Counter(group.ranks for group in odd), Counter(group.ranks for group in common)
+    return [*(theirs - mine)] if not mine - theirs else []
 
 
 def _order(items: _Made, ranks: list[int]) -> Evidence:

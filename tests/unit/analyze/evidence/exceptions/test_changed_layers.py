@@ -51,7 +51,9 @@ def said(folder: Path, flag: str | None = None, **parts: str) -> str | None:
     """`flag`: what the variable `late` of main() was when DDP raised."""
     places = ("early", "built", "before", "after", "inside", "method", "other")
     file = folder / "train.py"
-    file.write_text(PROGRAM.format(**{**dict.fromkeys(places, "pass"), "run": RUN, "wrap": "DDP(net)", **parts}), encoding="utf-8")
+    file.write_text(
+        PROGRAM.format(**{**dict.fromkeys(places, "pass"), "run": RUN, "wrap": "DDP(net)", **parts}), encoding="utf-8"
+    )
     snapshot = SimpleNamespace(argv=(), created_wall_ns=time.time_ns() + 10**9)
     frames = [PythonFrame(function="main", file=str(file), line=21)]
     values = [VariableReport(name="late", value=flag)] if flag is not None else []
