@@ -48,8 +48,8 @@ def group_branch_words(
     text = f"`{'elif' if is_elif else 'if'} {shortened(ast.unparse(branch.test), _QUOTED)}:`"
     where = "below" if spans_body(branch.body, line) else "in the `else` of"
     return (
-        f"{capital(place_words(made))} makes one {where} {text} (line {branch.lineno}): take it out of that branch, the "
-        "list of ranks says who is a member; or pass use_local_synchronization=True there."
+        f"{capital(place_words(made))} makes one {where} {text} (line {branch.lineno}): take it out of that branch, "
+        "the list of ranks says who is a member; or pass use_local_synchronization=True there."
     )
 
 

@@ -129,8 +129,8 @@ def _branch(job: JobView, found: _Sides) -> str | None:
         if place is None or other is None or not views or members not in _left_out(theirs, made):
             continue
         frame, elsewhere = python_frame(place), python_frame(other)
-        tree = syntax_tree(views[0].process.snapshot, frame) if frame is not None else None
-        if tree is not None and frame is not None and elsewhere is not None:
+        tree = syntax_tree(views[0].process.snapshot, frame)
+        if tree is not None:
             return group_branch_words(tree, frame, elsewhere, makers, others)
     return None
 

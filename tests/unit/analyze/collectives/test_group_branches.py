@@ -96,7 +96,7 @@ def test_group_that_the_others_make_on_the_other_side_is_no_reason() -> None:
     assert not of_critics("self.is_critic", "else: self.group = dist.new_group(CRITIC_RANKS)")
     text = "def f(rank):\n    if rank < 2:\n        new_group(a)\n    else:\n        b()\n        c()\n"
     assert not said(text, 3, 5)
-    text = "def f(rank):\n    if rank < 1:\n        new_group(a)\n    elif rank < 2:\n        new_group(b)\n    new_group()\n"
+    text = "def f(rank):\n    if rank < 1:\n        new_group(a)\n    elif rank < 2:\n        new_group(b)\n    c()\n"
     assert not said(text, 5, 6)
 
 
