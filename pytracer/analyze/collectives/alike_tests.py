@@ -14,7 +14,7 @@ from pytracer.analyze.collectives.deciding_tests import SAME
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
-from pytracer.analyze.evidence.syntax.ranks import reads_rank
+from pytracer.analyze.evidence.syntax.ranks import asks_if_given, reads_rank
 from pytracer.analyze.evidence.syntax.scopes import Scope, class_around, default_of, own_nodes, parameters, scope_of
 
 _COUNTERS = ("range", "enumerate", "trange", "count")
@@ -65,7 +65,7 @@ def _is_alike(node: ast.AST, tree: ast.Module, scope: Scope, depth: int) -> bool
     if isinstance(node, ast.Constant):
         return True
     if depth > _DEEPEST or reads_rank(node):
-        return _asks_if_given(node)
+        return asks_if_given(node)
     if isinstance(node, ast.Call):
         return _is_alike_call(node, tree, scope, depth)
     if isinstance(node, (ast.Name, ast.Attribute)):
@@ -86,14 +86,6 @@ def _is_alike(node: ast.AST, tree: ast.Module, scope: Scope, depth: int) -> bool
         own = (item for item in ast.iter_child_nodes(node) if isinstance(item, ast.expr))
         return all(_is_alike(item, tree, scope, depth) for item in own)
     return False
-
-
-def _asks_if_given(node: ast.AST) -> bool:
-    """`local_rank != -1`, `rank is not None`: whether there are ranks."""
-    if not isinstance(node, ast.Compare) or len(node.ops) != 1:
-        return False
-    value = ast.unparse(node.comparators[0])
-    return value in ("-1", "None") or (value == "0" and isinstance(node.ops[0], (ast.GtE, ast.Lt)))
 
 
 def _is_alike_call(call: ast.Call, tree: ast.Module, scope: Scope, depth: int) -> bool:

@@ -22,7 +22,7 @@ from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
 from pytracer.analyze.evidence.syntax.loops import deciding_ifs, last_of
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
-from pytracer.analyze.evidence.syntax.ranks import comes_alone, is_for_one_rank, one_rank_words, opposite
+from pytracer.analyze.evidence.syntax.ranks import asks_if_given, comes_alone, is_for_one_rank, one_rank_words, opposite
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, spans, spans_body
 from pytracer.analyze.naming import line_in, place_words, short_file
 from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
@@ -330,11 +330,8 @@ def _without_trivial(test: ast.expr) -> str:
     """Its text without what is the same on all ranks of a job: `local_rank != -1`, `rank is not None`."""
     text = ast.unparse(test)
     for item in nodes_of(test):
-        if isinstance(item, ast.Compare) and len(item.ops) == 1:
-            value = ast.unparse(item.comparators[0])
-            least = value == "0" and isinstance(item.ops[0], (ast.GtE, ast.Lt))
-            if value in ("-1", "None") or least:
-                text = text.replace(ast.unparse(item), "")
+        if asks_if_given(item):
+            text = text.replace(ast.unparse(item), "")
     return text
 
 

@@ -27,7 +27,7 @@ from pytracer.report.job import PythonFrame
 _QUOTED = 70
 _MOST = 2
 _FILLS = ("append", "appendleft", "add", "extend")
-_EMPTIES = ("clear", "pop", "popleft", "popitem", "remove")
+EMPTIES = ("clear", "pop", "popleft", "popitem", "remove")
 _SAME = ("detach", "cpu", "contiguous", "numpy", "view", "reshape", "squeeze", "unsqueeze", "flatten", "to", "data")
 _WITHOUT_GRAPH = ("detach", "numpy", "data")
 _NO_GRAPH = ("no_grad", "inference_mode")
@@ -305,7 +305,7 @@ def only_grows(tree: ast.Module, scope: Scope, container: ast.expr, node: ast.st
     is_local = bool(lines_that_bind(scope, name)) and not isinstance(scope, ast.Module)
     own = {id(item) for item in own_nodes(scope)} if is_local else set[int]()
     for item in nodes_of(tree):
-        if isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute) and item.func.attr in _EMPTIES:
+        if isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute) and item.func.attr in EMPTIES:
             if _is(item.func.value, name):
                 return False
         elif isinstance(item, ast.Delete):

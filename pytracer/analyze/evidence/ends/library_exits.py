@@ -12,7 +12,7 @@ from pytracer._text import function_words, shortened
 from pytracer.analyze.deaths.ending import ending_in_mid_work
 from pytracer.analyze.evidence.native.fault_function import is_of_own_image
 from pytracer.analyze.evidence.native.native_stack import image_name, own_frames
-from pytracer.analyze.evidence.own_code.c_text import blanked, without_comments
+from pytracer.analyze.evidence.own_code.c_divisions import plain
 from pytracer.analyze.evidence.own_code.native_source import own_source
 from pytracer.analyze.evidence.syntax.loops import loops_around
 from pytracer.analyze.evidence.syntax.scopes import scope_of
@@ -26,7 +26,6 @@ from pytracer.report.job import NativeFrame, PythonFrame
 LIBC = re.compile(r"libc[.-]")
 _PYTHON = re.compile(r"(lib)?python\d|_ctypes|libffi")  # the interpreter, and its way into foreign functions
 _OF_SYSTEM = ("/usr/", "/lib/", "/lib64/", "/opt/")
-_TEXTS = re.compile(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'')
 _CALL = re.compile(r"\b_?_?[eE]xit\s*\(")
 _IF = re.compile(r"\bif\s*(?:constexpr\s*)?$")
 _LONGEST = 60
@@ -94,7 +93,7 @@ def library_condition(frame: NativeFrame) -> ExitCondition | None:
     if source is None or source[0].line is None:
         return None
     line, text = source[0], "\n".join(source[1][: source[0].line])
-    code = blanked(_TEXTS, without_comments(text))
+    code = plain(text)
     call = _CALL.search(code, code.rfind("\n") + 1)
     if call is None:
         return None

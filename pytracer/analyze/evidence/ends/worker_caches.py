@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from pytracer._text import count_words, shortened
-from pytracer.analyze.evidence.ends.keeping_lines import stored
+from pytracer.analyze.evidence.ends.keeping_lines import EMPTIES, stored
 from pytracer.analyze.evidence.slicing.calls import argument_of
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name
@@ -26,7 +26,6 @@ from pytracer.analyze.naming import line_in, short_file
 from pytracer.analyze.view import JobView, ProcessView
 
 _GETTERS = ("__getitem__", "__getitems__", "__iter__")
-_EMPTIES = frozenset({"clear", "pop", "popleft", "popitem", "remove"})
 _MEMORY = re.compile(r"memory|\b(?:rss|pss|uss|vms)\b|meminfo|statm", re.IGNORECASE)
 # Methods and functions that share what they are given, or that is made by them, with other processes.
 _SHARES = frozenset({"share_memory_", "move_to_shared_memory"})
@@ -300,7 +299,7 @@ def _limits(method: _Method, item: ast.AST, name: str) -> bool:
     if isinstance(item, ast.Call) and called_name(item) == "len":
         return method.name != "__len__" and any(variable(part) == name for part in item.args)
     if isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute):
-        return item.func.attr in _EMPTIES and variable(item.func.value) == name
+        return item.func.attr in EMPTIES and variable(item.func.value) == name
     if isinstance(item, ast.Delete):
         return any(name in ast.unparse(target) for target in item.targets)
     return method.name != "__init__" and any(bound == name for bound, _ in _bound(item))

@@ -16,7 +16,8 @@ def ran_into_freed(view: ProcessView) -> Expanded | None:
     place, crash = view.place, view.crash
     if place is None or crash is None or place.kind != "freed-storage" or place.storage is None:
         return None
+    expanded = expanded_behind(view)  # first: the others read more of the program's source
     base = place.storage.base
-    if any(holder.base == base for holder in crash.holders) or by_other_thread(view) or kept_address(view) is not None:
+    if expanded is None or any(holder.base == base for holder in crash.holders):
         return None
-    return expanded_behind(view)
+    return None if by_other_thread(view) or kept_address(view) is not None else expanded

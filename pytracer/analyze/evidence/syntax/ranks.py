@@ -40,6 +40,14 @@ def reads_rank(node: ast.AST) -> bool:
     return is_of_rank(node) or _ENVIRONMENT.search(ast.unparse(node)) is not None
 
 
+def asks_if_given(node: ast.AST) -> bool:
+    """`local_rank != -1`, `rank is not None`: whether there are ranks, which all of a job answer alike."""
+    if not isinstance(node, ast.Compare) or len(node.ops) != 1:
+        return False
+    value = ast.unparse(node.comparators[0])
+    return value in ("-1", "None") or (value == "0" and isinstance(node.ops[0], (ast.GtE, ast.Lt)))
+
+
 def rank_branch(tree: ast.Module, line: int) -> ast.If | None:
     """The closest `if` on the rank around a line."""
     return next((item for item, around in deciding_ifs(tree, line) if around and is_of_rank(item.test)), None)

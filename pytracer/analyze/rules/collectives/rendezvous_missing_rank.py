@@ -135,10 +135,13 @@ def _describe_missing(job: JobView, join: Join, missing: tuple[int, ...]) -> Des
     size, caller = join.data.world_size or 0, _caller(join)
     at = f" at {place_words(caller)}" if caller is not None else ""
     given = f"{_size_name(join)}="
-    source, started = _size_source(join), spawned(join.view.process.snapshot, _caller(join))
+    snapshot = join.view.process.snapshot
+    source, started = world_size_source(snapshot, caller, _size_name(join)), spawned(snapshot, caller)
     what = f", by {source}" if source is not None and not source.startswith(_NUMBERS) else ""
     ran = started is not None and _ran(job, join, started[0])
     by = f", of which line {started[0]} starts nprocs=`{started[1]}`" if ran and started is not None else ""
+    made = f" is {source}, here {size}" if source is not None else f" is {size}"
+    starts = f"; line {started[0]} starts nprocs=`{started[1]}`" if started is not None else ""
     local = is_loopback(join.data.master_addr)
     return Description(
         f"{capital(span_words(ranks))} waited {time_words(join.waited_ns)} in init_process_group(){at} for a job of "
@@ -152,7 +155,7 @@ def _describe_missing(job: JobView, join: Join, missing: tuple[int, ...]) -> Des
             ),
             *symptom_evidence(job),
         ],
-        f"{_size_words(join, size)}{count_words(count, 'process')} called it: start as many processes "
+        f"{_size_name(join)}{made}{starts}, and {count_words(count, 'process')} called it: start as many processes "
         "(mp.spawn(nprocs=...), torchrun, one srun task for each), or make "
         f"{given.rstrip('=')} the number of those that are started. If {span_words(missing)} "
         f"should run on other hosts, start them there with the same MASTER_ADDR and MASTER_PORT"
@@ -162,14 +165,6 @@ def _describe_missing(job: JobView, join: Join, missing: tuple[int, ...]) -> Des
     )
 
 
-def _size_words(join: Join, size: int) -> str:
-    """``world_size` is `int(os.environ['SLURM_NTASKS'])` (line 14), here 32, and `."""
-    source, started = _size_source(join), spawned(join.view.process.snapshot, _caller(join))
-    made = f" is {source}, here {size}" if source is not None else f" is {size}"
-    starts = f"; line {started[0]} starts nprocs=`{started[1]}`" if started is not None else ""
-    return f"{_size_name(join)}{made}{starts}, and "
-
-
 def _ran(job: JobView, join: Join, line: int) -> bool:
     """Whether the parent of that rank was in the line."""
     parent, caller = parent_of(job, join.view), _caller(join)
@@ -177,10 +172,6 @@ def _ran(job: JobView, join: Join, line: int) -> bool:
         return False
     stacks = (parent.exception_stack_of_program, parent.python_stack or (), program_stack(parent))
     return any((frame.file, frame.line) == (caller.file, line) for stack in stacks for frame in stack)
-
-
-def _size_source(join: Join) -> str | None:
-    return world_size_source(join.view.process.snapshot, _caller(join), _size_name(join))
 
 
 def _size_name(join: Join) -> str:
