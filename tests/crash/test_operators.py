@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -11,26 +13,16 @@ import pytest
 from pytracer.report.job import Operator, OperatorTensor, Report, Verdict
 from tests.conditions import needs_compiler, needs_core, needs_native, needs_torch
 from tests.crash.test_origins import compiled
-from tests.support.crash import Ended, victim
+from tests.support.crash import PROGRAMS, victim
 
 pytestmark = [needs_core, needs_torch, needs_native]
 PROGRAM = "operators.py"
 LARGE = 10**11
 
 
-def whole(*arguments: str | Path, run: Path, **environment: Any) -> Ended:
-    """A crash whose search for tensors was not cut short: a busy machine takes its time away."""
-    for number in range(6):
-        ended = victim(PROGRAM, *arguments, run=run.with_name(f"{run.name}{number}"), **environment)
-        (process,) = ended.report.processes or []
-        if not any("reached" in note and "limit" in note for note in process.notes or []):
-            return ended
-    pytest.fail("the search was cut short each time")
-
-
 def crashed(*arguments: str | Path, run: Path, **environment: Any) -> Report:
     """The report of such a crash."""
-    return whole(*arguments, run=run, **environment).report
+    return victim(PROGRAM, *arguments, run=run, **environment).report
 
 
 def operator_of(report: Report) -> Operator | None:
@@ -84,7 +76,7 @@ def test_part_of_a_tensor_has_the_name_of_its_variable(tmp_path: Path) -> None:
 
 def test_nans_are_counted_and_explain_a_crash_of_lapack(tmp_path: Path) -> None:
     """The matrix has one NaN. The others are only held: of all types, with gaps, and with their columns in a row."""
-    ended = whole("eigenvalues_of_nan", run=tmp_path / "run")
+    ended = victim(PROGRAM, "eigenvalues_of_nan", run=tmp_path / "run")
     found = tensors_of(ended.report)["matrix"]
     assert (found.sizes, found.nans, found.minimum) == ([32, 32], 1, None)
     assert "LAPACK was given a matrix with NaN or infinity" in (verdict_of(ended.report).summary or "")
@@ -110,7 +102,7 @@ def test_length_beyond_its_data_is_a_wrong_index(tmp_path: Path) -> None:
 
 def test_no_values_leaves_the_values_of_tensors_out(tmp_path: Path) -> None:
     """--no-values; the shapes stay."""
-    ended = whole("length_of_segment", run=tmp_path / "run", PYTRACER_NO_VALUES="1")
+    ended = victim(PROGRAM, "length_of_segment", run=tmp_path / "run", PYTRACER_NO_VALUES="1")
     lengths = tensors_of(ended.report)["lengths"]
     assert (lengths.sizes, lengths.minimum, lengths.maximum) == ([2], None, None)
     crash = ended.box.crash
@@ -132,6 +124,20 @@ def test_crash_beside_operators_names_none(tmp_path: Path) -> None:
     report = crashed("elsewhere", "0x7000deadbee8", run=tmp_path / "run")
     assert operator_of(report) is None
     assert verdict_of(report).class_ == "wild-pointer"
+
+
+@needs_compiler
+def test_search_goes_on_when_the_processor_is_taken_away(tmp_path: Path) -> None:
+    """For longer than the search may take, twice while it looks: what counts is the time that it worked."""
+    library = tmp_path / "libclock.so"
+    command = ["cc", "-O1", "-shared", "-fPIC", "-o", str(library), str(PROGRAMS / "jumping_clock.c")]
+    subprocess.run(command, check=True, env={**os.environ, "LD_PRELOAD": ""})
+    ended = victim(PROGRAM, "index_of_pooling", run=tmp_path / "run", way="enable", LD_PRELOAD=str(library))
+    crash = ended.box.crash
+    assert crash is not None
+    assert {"where", "image"} <= set(tensors_of(ended.report))
+    assert tensors_of(ended.report)["where"].maximum == LARGE
+    assert not crash.arguments_truncated
 
 
 @needs_compiler

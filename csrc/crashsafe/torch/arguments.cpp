@@ -19,6 +19,7 @@ using namespace blackbox;
 constexpr uint64_t kMostStackBytes = 32 << 10, kLeastAddress = 1 << 16;
 constexpr uint64_t kNsLimit = 4'000'000, kValuesNsLimit = 20'000'000;  // a word that is no address costs a fault
 constexpr uint64_t kFloatsNsLimit = 10'000'000;                        // of the latter: integers may be indices, and are worth more
+constexpr uint64_t kMostInterruptions = 4;                             // that use up a limit, however long they are
 constexpr uint32_t kBlockWords = 64, kCapturedWords = 16, kDeviceRanges = 64, kInlineDimensions = 5, kMostDimensions = 64;
 constexpr uint32_t kMostElements = 4096, kMostElementBytes = 8, kMostInARow = 1 << 20;
 constexpr uint32_t kHeldFrames = 8, kMostHeld = 24;
@@ -29,13 +30,30 @@ struct Where {
   uint32_t frame, register_index;
 };
 
+// Time that was worked, not waited for a processor: on a busy machine a thread stands still for longer than the search takes. So a lap
+// counts for a part of the limit at most. Without a system call for the thread's own clock, which a sandbox may refuse.
+struct Spent {
+  uint64_t since_ns, ns;
+
+  void begin() { since_ns = now_ns(); }
+
+  uint64_t lap(uint64_t limit_ns) {
+    uint64_t now = now_ns(), took = now - since_ns;
+    if (took > limit_ns / kMostInterruptions) took = limit_ns / kMostInterruptions;
+    since_ns = now;
+    ns += took;
+    return took;
+  }
+};
+
 // Static: the handler's stack has no room. One thread reports at a time.
 struct Search {
   struct {
     uint64_t start, end;
   } device[kDeviceRanges];
   uint32_t device_count, frame;
-  uint64_t stack_low, stack_high, until_ns, values_until_ns, floats_ns;
+  uint64_t stack_low, stack_high, floats_ns;
+  Spent words, values;
   char elements[kMostElements * kMostElementBytes];
 };
 PYTRACER_LARGE constinit Search search{};
@@ -123,13 +141,22 @@ bool is_dense(const Argument& argument) {
   return stride == argument.elements;
 }
 
+bool is_time_left(bool is_float) { return search.values.ns < kValuesNsLimit && (!is_float || search.floats_ns < kFloatsNsLimit); }
+
+void count_values(bool is_float) {
+  uint64_t took = search.values.lap(kValuesNsLimit);
+  if (is_float) search.floats_ns += took;
+}
+
 // One buffer after the other.
-bool look_at_row(Argument& argument, uint64_t from, const Elements& elements, uint64_t count, uint64_t until_ns) {
+bool look_at_row(Argument& argument, uint64_t from, const Elements& elements, uint64_t count) {
   for (uint64_t done = 0; done < count;) {
     uint64_t part = count - done < kMostElements ? count - done : kMostElements;
-    if (now_ns() >= until_ns || !read_bytes(search.elements, from + done * elements.nbytes, part * elements.nbytes)) return false;
+    bool is_float = elements.exponent != 0;
+    if (!is_time_left(is_float) || !read_bytes(search.elements, from + done * elements.nbytes, part * elements.nbytes)) return false;
     for (uint64_t i = 0; i < part; i++) include(argument, elements, i);
     done += part;
+    count_values(is_float);
   }
   return true;
 }
@@ -162,15 +189,14 @@ void look_at_values(Argument& argument) {
       argument.offset > kUserAddressesEnd)
     return;
   bool is_float = elements.exponent != 0, dense = is_dense(argument);
-  uint64_t began_ns = now_ns(), until_ns = search.values_until_ns;
-  if (is_float && (search.floats_ns >= kFloatsNsLimit || (!dense && count != argument.elements))) return;
-  if (is_float && began_ns + kFloatsNsLimit - search.floats_ns < until_ns) until_ns = began_ns + kFloatsNsLimit - search.floats_ns;
+  if (is_float && (!is_time_left(true) || (!dense && count != argument.elements))) return;
+  search.values.begin();
   argument.minimum = is_float ? 0 : INT64_MAX;
   argument.maximum = is_float ? 0 : INT64_MIN;
   argument.not_numbers = is_float;
   uint64_t from = argument.base + argument.offset * (elements.nbytes * count / argument.elements);
-  bool seen = dense ? look_at_row(argument, from, elements, count, until_ns) : look_at_gaps(argument, from, elements);
-  if (is_float) search.floats_ns += now_ns() - began_ns;
+  bool seen = dense ? look_at_row(argument, from, elements, count) : look_at_gaps(argument, from, elements);
+  count_values(is_float);
   argument.values = seen && !is_float;
   if (!seen) argument.not_numbers = 0;
 }
@@ -277,7 +303,8 @@ uint32_t frame_of(uint64_t addr) {
 }
 
 bool out_of_time() {
-  if (now_ns() < search.until_ns) return false;
+  search.words.lap(kNsLimit);
+  if (search.words.ns < kNsLimit) return false;
   g_box.crash.data->arguments_truncated = 1;
   return true;
 }
@@ -330,10 +357,10 @@ void write_arguments() noexcept {
   search.device_count = search.frame = 0;
   search.stack_low = crash.stack_low;
   search.stack_high = crash.stack_high;
-  search.until_ns = now_ns() + kNsLimit;
-  search.values_until_ns = now_ns() + kValuesNsLimit;
+  search.words = search.values = {};
   search.floats_ns = 0;
   note_device_memory();
+  search.words.begin();
   bool worker = crash.python_matched == 0;
   for (uint32_t i = 0; i < kPointerRegisters; i++)
     if (i != kStackPointerIndex) look_at(crash.registers[i], {0, kNone, i}, worker);
