@@ -15,10 +15,10 @@ import msgspec
 from pytracer._text import shortened
 from pytracer.analyze.collectives.alike_tests import is_alike
 from pytracer.analyze.collectives.deciders import decides_itself
+from pytracer.analyze.collectives.quiet_handlers import goes_on
 from pytracer.analyze.evidence.slicing.callers import calls_of, only_function
 from pytracer.analyze.evidence.slicing.files import program_files
-from pytracer.analyze.evidence.syntax.calls import called_name
-from pytracer.analyze.evidence.syntax.loops import deciding_ifs, last_of
+from pytracer.analyze.evidence.syntax.loops import deciding_ifs
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, spans, spans_body
 from pytracer.analyze.naming import line_in
 from pytracer.analyze.view import ProcessView
@@ -100,14 +100,5 @@ def _may_be_skipped(tree: ast.Module | None, outer: PythonFrame, inner: PythonFr
         return True
     around = (item for item in own_nodes(scope_of(tree, outer.line)) if isinstance(item, ast.Try))
     return any(
-        spans_body(item.body, outer.line) and any(_goes_on(handler) for handler in item.handlers) for item in around
+        spans_body(item.body, outer.line) and any(goes_on(handler) for handler in item.handlers) for item in around
     )
-
-
-def _goes_on(handler: ast.ExceptHandler) -> bool:
-    """Not one that raises, ends the process, or is for the end of it."""
-    caught = ast.unparse(handler.type) if handler.type is not None else ""
-    last = last_of(handler.body)
-    call = last.value if isinstance(last, ast.Expr) and isinstance(last.value, ast.Call) else None
-    ends = call is not None and called_name(call) in ("exit", "_exit", "abort", "quit")
-    return not isinstance(last, ast.Raise) and not ends and caught not in ("KeyboardInterrupt", "SystemExit")

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from pytracer.analyze.evidence.ends.keeping_lines import EMPTIES
 from pytracer.analyze.evidence.failing.expressions import short
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.calls import called_name
@@ -19,7 +20,6 @@ from pytracer.analyze.naming import short_file
 ON_HOST = re.compile(r"\.item\(|\.tolist\(|\.numpy\(|\.cpu\(|\bfloat\(|\bint\(|\blen\(")
 _FILLS = ("append", "extend", "insert", "appendleft", "add", "update")
 _GROWS = ("append", "extend", "appendleft")
-_EMPTIES = ("clear", "pop", "popleft", "popitem")
 
 
 class Stored(msgspec.Struct, frozen=True):
@@ -122,7 +122,7 @@ def _empties(node: ast.AST, name: str) -> bool:
         )
     if isinstance(node, ast.Delete):
         return any(_is_attribute(item, name) for item in node.targets)
-    if isinstance(node, ast.Call) and called_name(node) in _EMPTIES and isinstance(node.func, ast.Attribute):
+    if isinstance(node, ast.Call) and called_name(node) in EMPTIES and isinstance(node.func, ast.Attribute):
         return _is_attribute(node.func.value, name)
     if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]

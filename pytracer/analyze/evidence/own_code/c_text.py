@@ -12,6 +12,7 @@ _HEAD = re.compile(
     r"(?::[^;{}]*)?(?:->[\w:<>*&\s]+)?$"
 )
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_NO_CODE = re.compile(rf"{_COMMENT.pattern}|\"(?:\\.|[^\"\\\n])*\"", re.DOTALL)
 NO_FUNCTIONS = frozenset({"if", "for", "while", "switch", "catch", "return", "sizeof"})
 _MOST_BEFORE = 400
 _MOST_LINES = 12  # of a call
@@ -38,6 +39,11 @@ def blanked(hidden: re.Pattern[str], text: str) -> str:
 def without_comments(text: str) -> str:
     """The text with spaces in place of its comments."""
     return blanked(_COMMENT, text)
+
+
+def without_texts(text: str) -> str:
+    """The text with spaces in place of its comments and of what is quoted."""
+    return blanked(_NO_CODE, text)
 
 
 def without_parentheses(text: str) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from pytracer.analyze.evidence.own_code.c_text import blanked, closing, function_around, split
+from pytracer.analyze.evidence.own_code.c_text import closing, function_around, split, without_texts
 from pytracer.analyze.evidence.own_code.native_bounds import LOOP, assigned_value
 
 _NUMBER = (
@@ -33,7 +33,6 @@ _RESERVED = re.compile(r"\b(?P<name>\w+)\s*\.\s*reserve\s*\((?P<count>[^;]*)\)\s
 _GROWS = "push_back|emplace_back|resize|assign|insert|swap|emplace"
 _ONE_BYTE = frozenset({"char", "unsigned char", "signed char", "int8_t", "uint8_t", "bool", "void", "byte"})
 _COPIES = r"(?:memcpy|memset|memmove|copy|copy_n|fill|fill_n|iota|sort)\s*\(\s*"
-_HIDDEN = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"", re.DOTALL)
 _LITERAL = re.compile(r"^[01][uUlL]*$")
 _ONLY_ONE = "1"
 
@@ -72,7 +71,7 @@ class _Body(msgspec.Struct, frozen=True):
 
 def short_allocations(source: str) -> Iterator[ShortAllocation]:
     """Of a source, each once."""
-    plain = blanked(_HIDDEN, source)
+    plain = without_texts(source)
     for pattern, find in ((_ONE, _one), (BY_BYTES, _of_bytes), (NEW_ARRAY, _of_array), (_RESERVED, _reserved)):
         for match in pattern.finditer(plain):
             body = _behind(plain, match)

@@ -16,10 +16,9 @@ from functools import cached_property
 import msgspec
 
 from pytracer._text import shortened
-from pytracer.analyze.evidence.own_code.c_text import blanked, calls_of, closing, function_around
+from pytracer.analyze.evidence.own_code.c_text import calls_of, closing, function_around, without_texts
 from pytracer.analyze.evidence.own_code.source_files import Source
 
-_HIDDEN = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"", re.DOTALL)
 ENABLES = re.compile(r"\bfeenableexcept\s*\(|\bfesetenv\s*\(\s*FE_NOMASK_ENV\b|\b_MM_SET_EXCEPTION_MASK\s*\((?=[^;]*~)")
 _DISABLES = (
     r"\bfedisableexcept\s*\(|\bfesetenv\s*\((?!\s*FE_NOMASK_ENV\b)|\bfeupdateenv\s*\("
@@ -69,7 +68,7 @@ def enablers(source: Source, code: int, running: Collection[str]) -> Iterator[En
     """
     path, lines = source
     shown = "\n".join(lines)
-    file = _File(blanked(_HIDDEN, shown), running)
+    file = _File(without_texts(shown), running)
     met = set[str]()
     for match in file.enabling:
         function, end = file.around(match.start()), closing(file.text, file.text.find("(", match.start()))
