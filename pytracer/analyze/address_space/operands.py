@@ -11,7 +11,7 @@ from msgspec import structs
 from pytracer.analyze.address_space.address_info import Place
 from pytracer.analyze.address_space.common_offset import by_common_offset
 from pytracer.analyze.address_space.formation import find_formation
-from pytracer.analyze.address_space.freed_neighbor import freed_neighbor
+from pytracer.analyze.address_space.freed_neighbor import freed_neighbor, may_be_counted_from_elsewhere
 from pytracer.analyze.address_space.guard_pool import FOUND
 from pytracer.analyze.address_space.lookup import GUESSED, AddressSpace
 from pytracer.analyze.address_space.neighbors import covers, is_near
@@ -22,6 +22,7 @@ from pytracer.decode.types.snapshot import Storage
 
 COMPUTED = "computed"  # Place.found: from a sum, or from where an access that ran on had begun
 ROWS = "rows"  # Place.found: by rows of the live storage before the freed block that the address lies in
+_TORCH = "libtorch"
 _LARGEST_ACCESS_BYTES = 64
 _LARGEST_FRAME_BYTES = 1 << 20  # of a function whose stack may have overflowed
 _OUTSIDE = ("unmapped", "past-storage", "before-storage", "freed-storage", "heap", "none", "non-canonical")
@@ -51,7 +52,7 @@ def aimed_at(
     if place.kind == "stack-guard" and not _near_stack_pointer(space, place.addr):
         return _by_overrun(space, place, access, instruction) or place  # it lies above what ran on, as any mapping may
     if told is place and place.kind == "freed-storage" and place.found != FOUND:
-        return _by_rows(space, place)
+        return _by_rows(space, place) or _by_running_in(space, place, access, instruction) or place
     if told is not place or place.kind not in _ANYTHING or place.found == FOUND:
         return told
     return _by_sum(space, place) or _by_overrun(space, place, access, instruction) or place
@@ -118,12 +119,30 @@ def _by_sum(space: AddressSpace, place: Place) -> Place | None:
     return structs.replace(told, found=COMPUTED, register=None, formation=found)
 
 
-def _by_rows(space: AddressSpace, place: Place) -> Place:
+def _by_rows(space: AddressSpace, place: Place) -> Place | None:
     """By the rows of the live storage before it, where they lead on into the freed block."""
     found = freed_neighbor(space, place)
     if found is None or found.step_bytes is None:
-        return place
+        return None
     return structs.replace(_told_by(space, place, "past-storage", found.live, None), found=ROWS)
+
+
+def _by_running_in(
+    space: AddressSpace, place: Place, access: str | None, instruction: Instruction | None
+) -> Place | None:
+    """By where an operator of torch began to run on: a freed block may lie across the end of the heap, which shrinks.
+
+    torch holds what its operators work on, and nothing had the address of the freed block.
+    """
+    crash, freed = space.snapshot.crash, place.storage
+    if crash is None or freed is None or not crash.native_stack or not may_be_counted_from_elsewhere(space, place):
+        return None
+    in_torch = _TORCH in (crash.native_stack[0].image or "").rpartition("/")[2]
+    told = _by_overrun(space, place, access, instruction) if in_torch else None
+    found = told.overrun if told is not None else None
+    if found is None or found.storage is None or found.downwards or not found.start < freed.base < place.addr:
+        return None
+    return told
 
 
 def _by_overrun(space: AddressSpace, place: Place, access: str | None, instruction: Instruction | None) -> Place | None:

@@ -28,6 +28,7 @@ _ARENA_BYTES = 64 << 20  # glibc, malloc/arena.c: HEAP_MAX_SIZE
 _HEADER_BYTES = 16  # of a block of malloc(), before its first byte
 _LARGEST_ACCESS_BYTES = 64
 _LEAST_STRIDE_BYTES, _MOST_STRIDE_BYTES, _LEAST_STEPS = 16, PAGE_BYTES, 64  # fewer steps may be an accident
+_LEAST_WRITTEN, _FILLED_WITH = 16, (0, 1, -1, -100)  # -100: torch's ignore_index
 _HALF, _SLACK_BYTES = 1 << 63, 256  # a compiler may count from a few elements before
 _RECORDING = ".blackbox"
 _STRING = re.compile(r"^rep\w* (stos|movs|lods|scas|cmps)([bwdq])")
@@ -104,8 +105,10 @@ def _by_beginnings(
     # The loop's own registers point at the storage more than once: at its first byte, and where it began to run.
     counts = Counter(start for start, _, _ in found)
     (start, most), (_, second) = [*counts.most_common(2), (0, 0), (0, 0)][:2]
-    if most == second:  # nothing, or no clear maximum
+    written = _before_what_was_written(crash, counts, addr) if most == second and access == "write" else None
+    if most == second and written is None:  # nothing, or no clear maximum
         return None
+    start = written if written is not None else start
     register, storage = next((name, storage) for at, name, storage in found if at == start)
     if _counts_from_elsewhere(space, run, instruction, storage):
         return None
@@ -124,8 +127,21 @@ def _by_beginnings(
         left_bytes=left_bytes(instruction, crash),
         through_recording=run.through_recording,
         sole=len(counts) == 1,
-        majority=most >= 2,
+        majority=most >= 2 or written is not None,
     )
+
+
+def _before_what_was_written(crash: Crash, counts: Counter[int], addr: int) -> int | None:
+    """The first of the beginnings, where the write went over all others: they hold one number only, each the same.
+
+    It is none that a tensor is filled with before it is used.
+    """
+    first, *others = sorted(counts)
+    values = {item.base: (item.minimum, item.maximum) for item in crash.arguments if item.elements >= _LEAST_WRITTEN}
+    over = {values.get(start, (None, None)) for start in others}
+    over |= {ends for base, ends in values.items() if first < base < addr and ends[0] is not None}
+    low, high = over.pop() if len(over) == 1 else (None, None)
+    return first if low is not None and low == high and low not in _FILLED_WITH else None
 
 
 def _closer_of_line(space: AddressSpace, crash: Crash, run: Run, addr: int, storage: Storage) -> Storage | None:

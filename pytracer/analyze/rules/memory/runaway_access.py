@@ -11,7 +11,9 @@ tensor. Everything behind the tensor was passed before the refusal, and overwrit
 What to do: compare the length that the native function is given with the tensor's.
 
 How it can be wrong: a register may point at a storage for another reason. Where registers point into several storages
-on the way, the one with most of them is named, and the finding is merely *possible* without a majority of two. Without
+on the way, the one with most of them is named, and the finding is merely *possible* without a majority of two; or the
+first, where a write has left one and the same number in all others. A freed block that lies across the end of the heap
+may be where torch's own operator ran into, if nothing had the block's address. Without
 such a register it is *possible*, and nothing is named: a wrong pointer seldom hits the first byte beside such memory.
 Of memset() it is *likely*: that keeps where it began, though what was recorded of storages may be overwritten. So it is
 of an array of NumPy whose first byte and row are in registers, and where the source of the program's own function takes
@@ -27,6 +29,7 @@ from pytracer._text import hex_addr, size_words
 from pytracer.analyze.address_space.address_info import Overrun
 from pytracer.analyze.address_space.overrun import Run, left_bytes
 from pytracer.analyze.behind import Behind
+from pytracer.analyze.evidence.indices.counted_up_to import counted_up_to
 from pytracer.analyze.evidence.indices.reached_row import ReachedRow, reached_row
 from pytracer.analyze.evidence.indices.row_words import row_advice, row_evidence, row_headline, shaped_name
 from pytracer.analyze.evidence.indices.runs import ran_on
@@ -106,6 +109,7 @@ class RunawayAccess(MemoryFaultRule[Overrun | Run]):
             count = wrapped_count(view) if not found.downwards else None
             misfit = (unfit_memory(view) or count) if wide is None else None
             larger = f": {misfit.summary}" if misfit is not None else larger
+            larger = larger or _by_unchecked_indices(view, found)
             words = f"{_side(found)} of {name}{where}, to the {_end(found)} of accessible memory{larger}"
         return Description(
             f"{introduction(judgement.views)} {access_verb(view)} {words}.",
@@ -143,6 +147,18 @@ class RunawayAccess(MemoryFaultRule[Overrun | Run]):
         if not any(view.crash is not None and view.crash.mappings for view in faults):
             return cannot_decide("the memory map was not recorded")
         return not_found("no access ran from a storage to the end of accessible memory")
+
+
+def _by_unchecked_indices(view: ProcessView, found: Overrun) -> str:
+    """Of an operator that makes row pointers: how far it writes is up to the indices, which nothing checked."""
+    operator, storage = find_operator(view), found.storage
+    writes = access_verb(view) == "wrote" and not found.downwards and operator is not None and is_sparse(operator)
+    source = sparse_source(view) if writes and storage is not None else None
+    if source is None or storage is None:
+        return ""
+    count = counted_up_to(view, storage)
+    reached = f", one of them perhaps to {count}, up to which it counted" if count is not None else ""
+    return f": {source.unchecked_words(view)}, lead there{reached}"
 
 
 def _from_anywhere(job: JobView, judgement: Judgement[Overrun | Run], run: Run) -> Description:
