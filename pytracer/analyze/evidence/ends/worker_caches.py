@@ -18,7 +18,7 @@ from pytracer.analyze.evidence.slicing.calls import argument_of
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.loops import deciding_ifs, last_of
-from pytracer.analyze.evidence.syntax.names import last_name, variable
+from pytracer.analyze.evidence.syntax.names import last_name, names_of, variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_named, parameters
 from pytracer.analyze.kin import parent_of
@@ -35,6 +35,7 @@ _SMALL = frozenset(
     {"int", "float", "bool", "len", "item", "time", "perf_counter", "monotonic", "str", "repr", "hash", "sum", "round"}
     | {"basename", "dirname", "join", "splitext", "abspath", "realpath", "relpath", "exists", "Path", "format", "strip"}
     | {"split", "lower", "upper", "replace", "hexdigest", "getsize", "stat", "getpid", "default_rng", "Generator"}
+    | {"mean", "std", "var", "median", "min", "max", "argmin", "argmax", "norm", "any", "all", "count_nonzero"}
 )
 # What is read later, where it is asked for.
 _HANDLES = frozenset(
@@ -185,14 +186,20 @@ def _is_given(method: _Method, value: ast.expr) -> bool:
     return any(isinstance(part, ast.Name) and part.id in names for item in given for part in nodes_of(item))
 
 
-def _is_made(method: _Method, value: ast.expr) -> bool:
-    """Whether it is what a call gave, and not the number of the sample, its path, something counted or an open file."""
+def _is_made(method: _Method, value: ast.expr, seen: frozenset[str] = frozenset()) -> bool:
+    """Whether it is what a call gave, and not the number of the sample, its path, something counted or an open file.
+
+    Or what was computed from that: `image.astype("float32") / 255`.
+    """
     if isinstance(value, (ast.Tuple, ast.List)):
-        return any(_is_made(method, item) for item in value.elts)
+        return any(_is_made(method, item, seen) for item in value.elts)
+    if isinstance(value, ast.BinOp):
+        sides = (value.left, value.right)
+        return not any(map(_is_text, sides)) and any(_is_made(method, item, seen) for item in sides)
     if isinstance(value, ast.Call):
         mapped = any(item.arg == "mmap_mode" for item in value.keywords)
         return called_name(value) not in _SMALL | _HANDLES and not mapped
-    if not isinstance(value, ast.Name) or value.id in parameters(method):
+    if not isinstance(value, ast.Name) or value.id in parameters(method) or value.id in seen:
         return False
     bound = [
         item.value
@@ -201,8 +208,13 @@ def _is_made(method: _Method, value: ast.expr) -> bool:
         for target in item.targets
         if any(isinstance(part, ast.Name) and part.id == value.id for part in nodes_of(target))
     ]
-    calls = [item for item in bound if isinstance(item, ast.Call)]
-    return bool(calls) and all(_is_made(method, item) for item in calls)
+    again = [item for item in bound if isinstance(item, ast.BinOp) and value.id not in names_of(item)]
+    calls = [*(item for item in bound if isinstance(item, ast.Call)), *again]
+    return bool(calls) and all(_is_made(method, item, seen | {value.id}) for item in calls)
+
+
+def _is_text(value: ast.expr) -> bool:
+    return isinstance(value, ast.JoinedStr) or (isinstance(value, ast.Constant) and isinstance(value.value, str))
 
 
 def _is_below_limit(tree: ast.Module, method: _Method, line: int, name: str | None = None) -> bool:

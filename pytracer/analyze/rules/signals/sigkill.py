@@ -16,6 +16,9 @@ where the rest does not match, it tries every way to cut the text. *Probably*, w
 os.killpg() of a child's group ends the sender as well where the child has no group of its own: the line that starts it
 without one is named.
 
+Where the line that sent it is reached by a condition about memory (`used > mem_mb`, of resident sizes), that is a limit
+of memory of the program's own: its value is named, and what the killed worker's dataset keeps of each sample.
+
 A parent that raised subprocess.TimeoutExpired has killed the child that it waited for. The launcher notes what it
 killed after --hang-action kill, and why it ended the job.
 
@@ -34,10 +37,11 @@ from __future__ import annotations
 import re
 
 from pytracer._library_files import is_library_file
-from pytracer._text import capital, uncapital
+from pytracer._text import capital, size_words, uncapital
 from pytracer.analyze.evidence.ends.exit_condition import condition_at
 from pytracer.analyze.evidence.ends.keeping_lines import KeepingLine
 from pytracer.analyze.evidence.ends.memory_holders import Holding, heavy_holding, holder_evidence, keeper
+from pytracer.analyze.evidence.ends.memory_limits import MemoryLimit, memory_limit, most_memory, peak_evidence
 from pytracer.analyze.evidence.ends.oom import OomTrace, killed_by_sigkill, oom_trace
 from pytracer.analyze.evidence.ends.own_group import group_of_child
 from pytracer.analyze.evidence.ends.sent_signals import deadly_signal
@@ -81,6 +85,10 @@ _HANG_ACTION = (
 
 _TIMES = re.compile(
     r"time_?out|monotonic\(|perf_counter\(|\btime\(|deadline|heart_?beat|elapsed|\bstale|_seconds\b|_secs?\b"
+)
+_KEEPS_MEMORY = (
+    "That is a limit of memory: find what the processes that it counts keep (what grows from round to round), use "
+    "fewer of them,"
 )
 _BLAMELESS = "The killed process itself did nothing wrong."
 
@@ -262,24 +270,26 @@ def _describe_sender(job: JobView, judgement: Judgement[OomTrace | None]) -> Des
     else:
         words = f"was ended by SIGKILL, {'' if sure else 'probably '}sent by {chain_words(job, view, sent)}"
     group = group_of_child(view)
-    below = _condition(view.senders[0]) if sure and timer is None and group is None else None
-    words += f", {below}" if below is not None else ""
+    decided = sure and timer is None and group is None
+    below = _condition(view.senders[0]) if decided else None
+    limit = _memory_limit(view.senders[0], below) if decided else None
+    words += limit.words(below) if limit is not None else f", {below}" if below is not None else ""
     first = _look_at(at, below) if at else "Find out why that process sent the signal."
     blameless = None if sent is not None and sent.sender_pid == view.process.snapshot.pid else _BLAMELESS
     first, blameless = (timer.advice, None) if timer is not None else (first, blameless)
     if group is not None:
         words, first, blameless = f"{words}{group.words}", group.advice, None
-    holds, keeping = _memory(job, view, below)
+    holds, keeping, kept = _memory(job, view, limit)
     return Description(
         f"{introduction(judgement.views)} {words}{holds}.",
         [
             *noted_evidence(view),
-            *(holder_evidence(job, view) if keeping is not None else ()),
+            *kept,
             *(() if sure else elimination(job, view, trace)),
             python_evidence(view),
             collective_evidence(judgement.views),
         ],
-        _what_to_do(first, keeping, _SLOW if _was_loading(view) else blameless, f"{at}, {below}" if below else None),
+        _what_to_do(first, keeping, _SLOW if _was_loading(view) else blameless, limit),
         [
             "which of them ended it: each may have" if many else None,
             "whether it was in that process group" if not sure and not many and view.senders[0].send.to_group else None,
@@ -288,24 +298,43 @@ def _describe_sender(job: JobView, judgement: Judgement[OomTrace | None]) -> Des
     )
 
 
-def _memory(job: JobView, view: ProcessView, below: str | None) -> tuple[str, str | None]:
-    """For the headline what it held, and what to do about that; of a watchdog of memory also what its worker keeps."""
+def _memory_limit(sent: RecordedSender, below: str | None) -> MemoryLimit | None:
+    """The condition about memory that decided it; also one that has nothing more than the name of memory."""
+    found = memory_limit(sent)
+    if found is None and below is not None and is_about_memory(below):
+        return MemoryLimit(None, None)
+    return found
+
+
+def _memory(
+    job: JobView, view: ProcessView, limit: MemoryLimit | None
+) -> tuple[str, str | None, tuple[Evidence | None, ...]]:
+    """For the headline what it held, what to do about that, and the evidence; of a limit of memory also its peak.
+
+    Of a worker that such a limit ended, also what its dataset keeps.
+    """
     held, keeps = _held(view)
-    watched = keeps is None and below is not None and is_about_memory(below)
-    cache = worker_cache(job, view) if watched else None
+    most = most_memory(view) if limit is not None else None
+    used = f"; it had used up to {size_words(most)} of memory" if most is not None else ""
+    peaks = peak_evidence(job, view) if most is not None else ()
+    cache = worker_cache(job, view) if keeps is None and limit is not None else None
     if cache is not None:
-        return f"; {cache.words}", cache.advice(None)
-    return _held_words(held, keeps), _kept(keeps) if held is not None else None
+        return f"{used}, and {cache.words}" if used else f"; {cache.words}", cache.advice(None), peaks
+    if held is None:
+        return used, None, peaks
+    return f"{used}{_held_words(held, keeps)}", _kept(keeps), (*peaks, *holder_evidence(job, view))
 
 
-def _what_to_do(first: str, keeping: str | None, more: str | None, limit: str | None) -> str:
-    """`limit`: the line that sent the signal, with the condition below which it did."""
-    watches = limit is not None and is_about_memory(limit)
-    if keeping is not None and watches:
-        return f"{capital(keeping)} The limit is that of {limit}."
+def _what_to_do(first: str, keeping: str | None, more: str | None, limit: MemoryLimit | None) -> str:
+    """`limit`: that of memory for which the signal was sent."""
+    if limit is not None:
+        raising = f"raise {limit.raising}, where there is memory for it."
+        if keeping is not None:
+            return f"{capital(keeping)} Or {raising}"
+        return f"{first} {_KEEPS_MEMORY} or {raising}"
     if keeping is not None:
         return f"{first} {_WATCHES}{uncapital(keeping)}"
-    return first if more is None or watches else f"{first} {more}"  # what it held is not known
+    return first if more is None else f"{first} {more}"
 
 
 def _was_loading(view: ProcessView) -> bool:

@@ -65,6 +65,8 @@ def found_in(
         ("self.images.append(image)", "[]"),
         ("self.images.setdefault(index, image)", "{}"),
         ("self.images[int(index)] = image", "np.zeros((900, 32, 32))"),
+        ("self.images[index] = (image.astype(np.float32) / 255 - 0.4) / 0.2", "{}"),
+        ("image = image / 255; self.images[index] = image", "{}"),
         ("if self.keep: self.images[index] = image", "{} if folder else None"),
         ("if index not in self.images: self.images[index] = image", "dict()"),
         ('if self.mode == "ram": self.images[index] = image', "defaultdict(list)"),
@@ -79,7 +81,7 @@ def test_cache_of_the_samples_is_one_for_each_worker(
     assert found.words == "each worker keeps what it loads in a `self.images` of its own (data.py:11)"
     advice = found.advice(None)
     assert "Pages keeps what it loads, in each of 4 workers for itself" in advice
-    assert f"`{store.rpartition(': ')[2]}`" in advice
+    assert f"`{store.rpartition(': ')[2].rpartition('; ')[2][:40]}" in advice
 
 
 @pytest.mark.parametrize(
@@ -87,6 +89,9 @@ def test_cache_of_the_samples_is_one_for_each_worker(
     [
         {"store": "self.images[index] = index"},  # numbers
         {"store": "self.images[index] += 1"},
+        {"store": "self.images[index] = len(image) * 2"},
+        {"store": "self.images[index] = image.mean() / 255"},
+        {"store": "self.images[index] = name_of(index) + '.png'"},
         {"store": "self.count = len(image)"},
         {"store": "images = {}; images[index] = image"},  # of one call
         {"made": "LRUCache(maxsize=64)"},
