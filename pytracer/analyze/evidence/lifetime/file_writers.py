@@ -16,8 +16,10 @@ from collections.abc import Iterator
 import msgspec
 
 from pytracer._text import shortened
+from pytracer.analyze.evidence.lifetime.running_writers import has_its_name, was_writing
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.slicing.files import program_files
+from pytracer.analyze.evidence.syntax.attribute_values import attribute_values, values_of, values_of_object
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value, passed_values
 from pytracer.analyze.evidence.syntax.loops import LOOPS
 from pytracer.analyze.evidence.syntax.names import variable
@@ -51,7 +53,7 @@ class FileWriter(msgspec.Struct, frozen=True):
     """`at` writes; `caller`: the call that gives it the path, where that is another line. `truncates`: only that.
 
     `begins`: the part of a name that the file's path begins with, where its whole name is not known. `runs`: the line
-    is one of the stack of a crash: the process was in that call.
+    is one of the stack of a crash: the process was in that call. `by_archive`: known by the name of the archive alone.
     """
 
     at: PythonFrame
@@ -61,6 +63,7 @@ class FileWriter(msgspec.Struct, frozen=True):
     begins: str | None
     file: str | None
     runs: bool = False
+    by_archive: bool = False
 
     @property
     def words(self) -> str:
@@ -70,6 +73,8 @@ class FileWriter(msgspec.Struct, frozen=True):
         if self.begins is not None:
             given = f", which {caller} gives it" if caller is not None else ""
             return f"Look at {own}: it may write or truncate files whose name begins with {self.begins}{given}."
+        if self.by_archive:
+            return f"The process was in {own}, which was writing an archive of that name, probably this file."
         if self.runs and self.begins is None:
             return f"The process was in {own}, which writes a file of that name anew."
         by = f", by {own}" if caller is not None else ""
@@ -99,17 +104,16 @@ def _candidates(
     view: ProcessView, trees: dict[str, ast.Module], path: str, frames: list[PythonFrame]
 ) -> Iterator[tuple[tuple[int, int], FileWriter]]:
     first = frames[0].file if frames else next(iter(trees), None)
-    running = [] if view.crash is None else program_frames(view)
     for file, tree in trees.items():
         for call, given in writers(tree):
             # copytree() is given the folder that the file lies in.
             meant = os.path.dirname(path) if called_name(call) == "copytree" else path
             if called_name(call) not in _STARTS and not all(may_be(tree, call, item, meant) for item in given):
                 continue
-            runs = called_name(call) not in _STARTS and any(
-                item.file == file and _spans(call, item.line or 0) for item in running
-            )
-            for caller, where in _named(trees, (file, tree), call, given, meant):
+            runs = called_name(call) not in _STARTS and was_writing(view, file, call, path)
+            named = [*_named(trees, (file, tree), call, given, meant)]
+            by_archive = runs and not named and has_its_name(view, call, path, texts_of(tree, call.lineno, given)[0])
+            for caller, where in named or ([(None, None)] if by_archive else []):
                 at = PythonFrame(function=None, file=file, line=call.lineno)
                 outer = (
                     PythonFrame(function=None, file=caller[0], line=caller[1].lineno) if caller is not None else None
@@ -122,6 +126,7 @@ def _candidates(
                     where,
                     first,
                     runs,
+                    by_archive,
                 )
                 place, node = caller if caller is not None else (file, call)
                 yield (_RUNS if runs else _doubt(trees[place], node), node.lineno), writer
@@ -310,24 +315,19 @@ def texts_of(tree: ast.Module, line: int, given: list[ast.expr]) -> tuple[set[st
                 texts.add(_pattern(part))
             if isinstance(part, ast.Call) and hops < _HOPS:
                 waiting += [(value, hops + 1) for value in _returned(tree, part)]
+            if isinstance(part, ast.Attribute) and variable(part) is None and hops < _HOPS:
+                waiting += [(value, hops + 1) for value in values_of_object(tree, part)]
             name = variable(part)
             if name is None or name in names or hops == _HOPS:
                 continue
             names.add(name)
-            around = owner if name.startswith("self.") and owner is not None else scope
-            waiting += [(value, hops + 1) for value in _values(around, name)]
-            if around is not tree and not name.startswith("self."):
-                waiting += [(value, hops + 1) for value in _values(tree, name)]
+            if name.startswith("self.") and owner is not None:
+                waiting += [(value, hops + 1) for value in attribute_values(tree, owner, name.removeprefix("self."))]
+                continue
+            waiting += [(value, hops + 1) for value in values_of(scope, name)]
+            if scope is not tree and not name.startswith("self."):
+                waiting += [(value, hops + 1) for value in values_of(tree, name)]
     return texts, names
-
-
-def _values(scope: ast.AST, name: str) -> Iterator[ast.expr]:
-    nodes = nodes_of(scope) if isinstance(scope, ast.ClassDef) else own_nodes(scope)
-    for item in nodes:
-        if isinstance(item, ast.Assign) and any(variable(target) == name for target in item.targets):
-            yield item.value
-        elif isinstance(item, (ast.For, ast.AsyncFor)) and variable(item.target) == name:
-            yield item.iter
 
 
 def _pattern(node: ast.JoinedStr) -> str:

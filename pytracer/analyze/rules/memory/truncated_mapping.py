@@ -9,6 +9,10 @@ torch.load(mmap=True), safetensors), a download or a writer had not finished, or
 Each rank of a job creates the file by one line, np.memmap(mode="w+") or open(path, "wb"): it truncates what the others
 have mapped. That line is named, and the ranks that had run it, as their last lines show.
 
+Where the process died in the very torch.save() or open() that was writing the file, that line is named: by the path in
+the source, through variables, attributes and properties, or by the name of the archive that torch was writing. What is
+left of the file is incomplete then.
+
 Where the program itself makes the file shorter, the line that does is named, with the call that led there: its path is
 followed through calls, attributes and defaults until it is the mapped file's, and its call can have been after the one
 that maps the file.
@@ -24,6 +28,7 @@ can be read and does not fault.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 import msgspec
@@ -142,11 +147,20 @@ def _advice(file: MappedFile, known: _Known) -> str:
         read = (
             f" Or read it as a whole: leave out {mapper.option} at {mapper.place}." if mapper and mapper.option else ""
         )
-        return f"{writer.words} {_ASIDE}{read}"
+        return f"{writer.words} {_ASIDE}{read}{_left(file, writer)}"
     return (
         "Find out who truncated or rewrote the file while it was mapped, or why it is shorter than expected; "
         "write files aside and rename them."
     )
+
+
+def _left(file: MappedFile, writer: FileWriter) -> str:
+    """Of a file that the process was writing when it died."""
+    again = file.now_bytes is not None and file.now_bytes != file.then_bytes  # somebody wrote it since
+    if not writer.runs or writer.begins is not None or again:
+        return ""
+    perhaps = "probably " if writer.by_archive else ""
+    return f" {os.path.basename(file.path)} was {perhaps}left incomplete: do not resume from it, take another copy."
 
 
 def _named(view: ProcessView, file: MappedFile) -> Rewriter | FileWriter | None:
@@ -168,6 +182,8 @@ def _rewritten(file: MappedFile, known: _Known) -> str:
         return ""
     if writer.runs:
         mapped = f" while {mapper.place} had it mapped" if mapper is not None else ""
+        if writer.by_archive:
+            return f", which {writer.brief}, whose archive has its name, was probably writing{mapped}"
         return f", which {writer.brief} was writing{mapped}"
     if known.before:
         return ""
