@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from pytracer.analyze.evidence.syntax.bindings import set_by
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_named, own_nodes
@@ -18,11 +19,8 @@ def values_of(scope: ast.AST, name: str) -> Iterator[ast.expr]:
     """What its lines bind a variable to, or what it goes through; of a class, those of its methods."""
     nodes = nodes_of(scope) if isinstance(scope, ast.ClassDef) else own_nodes(scope)
     for item in nodes:
-        if (isinstance(item, ast.Assign) and any(variable(target) == name for target in item.targets)) or (
-            isinstance(item, ast.AnnAssign) and item.value is not None and variable(item.target) == name
-        ):
-            yield item.value
-        elif isinstance(item, (ast.For, ast.AsyncFor)) and variable(item.target) == name:
+        yield from (value for target, value in set_by(item) if value is not None and variable(target) == name)
+        if isinstance(item, (ast.For, ast.AsyncFor)) and variable(item.target) == name:
             yield item.iter
 
 
