@@ -13,16 +13,25 @@ _INDICES = "int32"  # of the broadcast of bucket indices
 
 
 def buffers_words(job: JobView, found: Mismatch) -> str | None:
-    """`` the buffers (`position_ids`) ``: what one side broadcasts in such a forward; None of any other call."""
+    """`` the buffers (`position_ids`) ``: what one side broadcasts in such a forward; None of any other call.
+
+    All of the module's, of every dtype, the counts of batches of BatchNorm as well: each forward sends them all, in one
+    call for each dtype. Of several modules that may be meant, none is named.
+    """
     side = next((item for item in found.variants if _is_of_forward(item)), None)
     if side is None:
         return None
     modules = [fact.data for view in views_of(job, side.ranks) for fact in view.process.snapshot.recorded(Module)]
-    buffers = {item.fqn: item for module in modules for item in module.tensors if item.role == "buffer"}
+    buffers = {_names_of(item): item for item in modules if _names_of(item)}
     if modules and not buffers:
         return None
-    names = [f"`{name}`" for name, item in buffers.items() if _may_be_in(side, item)]
-    return f"the buffers ({list_words(names)})" if names else "the buffers"
+    meant = [names for names, item in buffers.items() if any(_may_be_in(side, part) for part in item.tensors)]
+    return f"the buffers ({list_words([f'`{name}`' for name in meant[0]])})" if len(meant) == 1 else "the buffers"
+
+
+def _names_of(module: Module) -> tuple[str, ...]:
+    """Their names."""
+    return tuple(item.fqn for item in module.tensors if item.role == "buffer")
 
 
 def _is_of_forward(side: Variant) -> bool:
@@ -31,4 +40,4 @@ def _is_of_forward(side: Variant) -> bool:
 
 def _may_be_in(side: Variant, item: ModuleTensor) -> bool:
     """Tensors of one dtype are sent in one."""
-    return item.dtype in (None, side.call.dtype) or side.call.dtype is None
+    return item.role == "buffer" and (item.dtype in (None, side.call.dtype) or side.call.dtype is None)
