@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from pytracer._text import capital, shortened
+from pytracer.analyze.behind import Place
+from pytracer.analyze.evidence.exceptions.left_out_outputs import left_out_output
 from pytracer.analyze.evidence.slicing.bindings import bindings_of
 from pytracer.analyze.evidence.slicing.drawn_tests import draw_behind, drawn_words, seed_words
 from pytracer.analyze.evidence.slicing.files import program_files
@@ -16,7 +18,7 @@ from pytracer.analyze.evidence.syntax.layer_branches import LayerBranch, layer_b
 from pytracer.analyze.evidence.syntax.loops import deciding_ifs
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import spans
-from pytracer.analyze.naming import short_file
+from pytracer.analyze.naming import line_in, short_file
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import PythonFrame
 
@@ -24,10 +26,14 @@ _TEXT = 50
 
 
 class UnusedLayer(msgspec.Struct, frozen=True):
-    """`words`: for the next step. `reason`: for the headline, why it took no part, where one line decides that."""
+    """`words`: for the next step. `reason`: for the headline, why it took no part, where one line decides that.
+
+    `places`: lines whose text is to be shown: of its use, and the one that leaves it out.
+    """
 
     words: str
     reason: str | None = None
+    places: tuple[Place, ...] = ()
 
 
 def unused_layer(view: ProcessView, names: Sequence[str]) -> UnusedLayer | None:
@@ -57,22 +63,32 @@ def unused_layer(view: ProcessView, names: Sequence[str]) -> UnusedLayer | None:
         return UnusedLayer(f"{capital(no_method)} {where}: remove it, or use it in forward()", f"{no_method} {short}")
     if len(used) > 1:
         return None
+    places = ((file, line), (file, used[0][0]))
     only = f"is used only at {_place(file, used[0][0])} in {used[0][1]}()"
     decides = next(iter(deciding_ifs(tree, used[0][0])), None)
     branch = layer_branch(files, names) if decides is None else None
     if branch is not None:
         said, why = _branch_words(view, files, branch)
-        return UnusedLayer(f"{where} {said}: {why}", f"{short} {said}")
+        return UnusedLayer(f"{where} {said}: {why}", f"{short} {said}", (*places, (branch.file, branch.decides.lineno)))
+    left_out = left_out_output(view, files, owner, file, attribute) if decides is None else None
+    if left_out is not None:
+        here = view.exception_stack_of_program[0].file
+        lacks, use = left_out.words_in(here), line_in(file, used[0][0], here)
+        places = (*places, left_out.place)
+        words = f"`{attribute}` makes {left_out.named} ({use}), and {lacks}: keep it in there, with a weight of 0 if need be"
+        return UnusedLayer(words, lacks, places)
     if decides is None:
         return UnusedLayer(
             f"{where} {only}: that line did not run, what it gives takes no part in the loss, or parts of it ran "
-            "without gradients (torch.no_grad(), detach())"
+            "without gradients (torch.no_grad(), detach())",
+            places=places,
         )
     test, around = decides
     by = f"`if {shortened(ast.unparse(test.test), _TEXT)}` (line {test.lineno})"
     below = f"in the else of {by}" if around and any(spans(item, used[0][0]) for item in test.orelse) else f"below {by}"
     said = f"{only}, {below if around else f'behind {by}, which leaves'}"
-    return UnusedLayer(f"{where} {said}: see what decides that here", f"{short} {said}")
+    words = f"{where} {said}: see what decides that here"
+    return UnusedLayer(words, f"{short} {said}", (*places, (file, test.lineno)))
 
 
 def _branch_words(view: ProcessView, files: Mapping[str, ast.Module], branch: LayerBranch) -> tuple[str, str]:

@@ -7,6 +7,9 @@ Why it happens: a branch of forward that is not always taken, a head that is not
 still requires gradients, a layer that is frozen or replaced after DDP has wrapped the model. The error is raised one
 iteration late, in the next forward.
 
+Where forward() gives several outputs, and only one line of the source makes a loss without one of them, that line is
+named. Both are followed by syntax: through assignments, branches and functions of the program.
+
 What to do: use all parameters, give them requires_grad_(False), or pass find_unused_parameters=True.
 
 How it can be wrong: names are taken from the first DDP module with enough parameters; with several modules they may be
@@ -19,10 +22,12 @@ import re
 from collections.abc import Sequence
 
 from pytracer._text import capital, list_words
+from pytracer.analyze.behind import Behind
 from pytracer.analyze.collectives.description import span_words
 from pytracer.analyze.evidence.exceptions.changed_layers import changed_layer
 from pytracer.analyze.evidence.exceptions.layers_without_gradients import layers_without_gradients
 from pytracer.analyze.evidence.exceptions.unused_layers import unused_layer
+from pytracer.analyze.naming import place_words
 from pytracer.analyze.rules.account import account
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
 from pytracer.analyze.view import JobView, ProcessView
@@ -85,9 +90,11 @@ class UnusedParameters:
         changed = changed_layer(judgement.views[0], names) if len(sets) == 1 and ungraded is None else None
         layer = unused_layer(judgement.views[0], names) if names and changed is None and ungraded is None else None
         reason = ungraded.words if ungraded is not None else layer.reason if layer is not None else None
+        raised, who = _raised_words(judgement.views), span_words(everybody)
+        left = f"{who} had left" if raised is not None else f"{capital(who)} left"
         said = (
-            f"{capital(span_words(everybody))} left parameters out of the loss, for whose gradients DDP waits: "
-            f"{what if len(sets) == 1 else sides}{f'; {reason}' if reason is not None and len(sets) == 1 else ''}."
+            f"{f'{raised}: ' if raised is not None else ''}{left} parameters out of the loss, for whose gradients DDP "
+            f"waits: {what if len(sets) == 1 else sides}{f'; {reason}' if reason is not None and len(sets) == 1 else ''}."
         )
         if changed is not None:
             said = f"{changed.words}; DDP waits for the gradients of {what} on {span_words(everybody)}."
@@ -117,7 +124,20 @@ class UnusedParameters:
             else f"{f'{layer.words}. ' if layer is not None else ''}"
             f"{_STATIC if any(_STATIC_GRAPH.search(_message(view)) for view in judgement.views) else _ADVICE}",
             [] if names else ["the names: neither the message nor the recorded module has them"],
+            has_place=raised is not None,
+            behind=Behind.of([], list(layer.places)) if layer is not None else None,
         )
+
+
+def _raised_words(views: Sequence[ProcessView]) -> str | None:
+    """`RuntimeError in DDP's forward at train.py:60 in train_step (step 25)`; None where the ranks were at others."""
+    first = views[0]
+    places = {(item[0].file, item[0].line) if (item := view.exception_stack_of_program) else None for view in views}
+    if first.exception is None or len(places) != 1 or None in places:
+        return None
+    steps = {view.step for view in views}
+    step = f" (step {first.step})" if len(steps) == 1 and first.step is not None else ""
+    return f"{first.exception.type} in DDP's forward at {place_words(first.exception_stack_of_program[0])}{step}"
 
 
 def _named(names: Sequence[str]) -> str:

@@ -39,9 +39,11 @@ reasons: list[str | None] = []  # of the last call, for the headline
 def said(folder: Path, names: list[str], program: str = PROGRAM) -> str | None:
     file = folder / "train.py"
     file.write_text(program, encoding="utf-8")
-    snapshot = SimpleNamespace(argv=(), created_wall_ns=time.time_ns() + 10**9)
+    snapshot = SimpleNamespace(argv=(), created_wall_ns=time.time_ns() + 10**9, recorded=lambda _: ())
     frames = [PythonFrame(function="<module>", file=str(file), line=18)]
-    view: Any = SimpleNamespace(process=SimpleNamespace(snapshot=snapshot), exception_stack_of_program=frames)
+    view: Any = SimpleNamespace(
+        process=SimpleNamespace(snapshot=snapshot), exception_stack_of_program=frames, exception=None
+    )
     found = unused_layer(view, names)
     reasons.append(found.reason if found is not None else None)
     return found.words if found is not None else None

@@ -1,0 +1,391 @@
+"""Whether what one expression gives takes part in a loss: forwards from it, through functions of the program.
+
+Each value is known by its ways: on each it carries the gradient, or not, and then by which line. What is not followed
+(calls of libraries, comprehensions) carries what it is given, so that a way without it is one that the source shows.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+
+import msgspec
+from msgspec import structs
+
+from pytracer.analyze.behind import Place
+from pytracer.analyze.evidence.slicing.calls import argument_of, method_of
+from pytracer.analyze.evidence.slicing.slice import Slice
+from pytracer.analyze.evidence.slicing.spots import Spot
+from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
+from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
+from pytracer.analyze.evidence.syntax.scopes import class_around, parameters, spans
+
+_DEEPEST, _MOST_CALLS = 5, 60
+_CUTS = frozenset({"detach", "detach_", "item", "tolist", "numpy", "argmax", "argmin"})
+_CUT_ATTRIBUTES = frozenset({"data"})
+_SIZES = frozenset({"shape", "dtype", "device", "ndim", "size", "dim", "numel", "requires_grad"})
+_OFF = ("no_grad", "inference_mode", "set_grad_enabled")
+_GROWS = frozenset({"append", "extend", "add", "update", "insert", "put", "appendleft"})
+
+
+class Level(IntEnum):
+    """What a value has of the gradient; `CUT`: it is made of what carries it, without it."""
+
+    NONE = 0
+    CUT = 1
+    CARRIES = 2
+
+
+class Value(msgspec.Struct, frozen=True):
+    """`ways`: with the line that leaves it out, where one does; `parts`: of a tuple, or of what has names."""
+
+    ways: frozenset[tuple[Level, Place | None]]
+    parts: Mapping[object, Value] | None = None
+
+    @property
+    def levels(self) -> set[Level]:
+        """On all ways."""
+        return {level for level, _ in self.ways}
+
+    @property
+    def carries(self) -> bool:
+        """On each way."""
+        return self.levels == {Level.CARRIES}
+
+    @property
+    def lacks(self) -> bool:
+        """On each way."""
+        return self.levels == {Level.NONE}
+
+    def at(self, place: Place) -> Value:
+        """The same, where it lacks it by that line."""
+        return structs.replace(self, ways=frozenset({(Level.NONE, place)})) if self.lacks else self
+
+
+NOTHING = Value(frozenset({(Level.NONE, None)}))
+CARRIES = Value(frozenset({(Level.CARRIES, None)}))
+_CUT = Value(frozenset({(Level.CUT, None)}))
+_Env = dict[str, Value]
+
+
+def joined(values: Sequence[Value]) -> Value:
+    """One of them, which is not known."""
+    ways = frozenset(way for item in values for way in item.ways)
+    keys = {tuple(item.parts) if item.parts is not None else None for item in values}
+    parts = None
+    if len(keys) == 1 and values[0].parts is not None:
+        parts = {key: joined([item.parts[key] for item in values if item.parts]) for key in values[0].parts}
+    return Value(ways, parts)
+
+
+def made_of(values: Sequence[Value]) -> Value:
+    """Of all of them: it lacks the gradient on the ways on which all do."""
+    if any(item.carries for item in values):
+        return CARRIES
+    mixed = [item for item in values if not item.lacks]
+    if not mixed:
+        placed = {way for item in values for way in item.ways if way[1] is not None}
+        return Value(frozenset(placed)) if len(placed) == 1 else NOTHING
+    return Value(mixed[0].ways) if len(mixed) == 1 else Value(frozenset({(Level.CARRIES, None), (Level.CUT, None)}))
+
+
+class Flow:
+    """Follows one expression's gradient. `losses`: what each backward() is called of; `escaped`: into what is not followed.
+
+    Args:
+        slice_: Of the process.
+        seed: The call that gives the value.
+        value: Of that call.
+    """
+
+    def __init__(self, slice_: Slice, seed: ast.Call | None, value: Value = NOTHING) -> None:
+        self._slice, self._seed, self._value = slice_, seed, value
+        self._calls = 0
+        self.off = 0  # blocks around in which no gradient is recorded
+        self.losses: dict[ast.Call, Value] = {}
+        self.escaped = False
+
+    def run(self, spot: Spot, env: _Env, depth: int = 0) -> Value:
+        """What a function returns."""
+        function = spot.scope
+        if not isinstance(function, ast.FunctionDef) or depth > _DEEPEST:
+            self.escaped = True
+            return NOTHING
+        off = any(_is_off(item) for item in function.decorator_list)
+        self.off += off
+        run = _Run(self, spot, depth)
+        run.block(function.body, env)
+        self.off -= off
+        return joined(run.returned) if run.returned else NOTHING
+
+    def called(self, call: ast.Call, spot: Spot, env: _Env, depth: int, given: list[Value]) -> Value | None:
+        """What a function of the program gives for a call that passes what carries the gradient; None of another one.
+
+        One of the object itself is gone through as well, where a part of the object has it.
+        """
+        inside = isinstance(call.func, ast.Attribute) and ast.unparse(call.func.value) == "self"
+        own = {name: value for name, value in env.items() if name.startswith("self.")} if inside else {}
+        if not own and all(item.lacks for item in given):
+            return None
+        spread = any(isinstance(item, ast.Starred) for item in call.args) or any(k.arg is None for k in call.keywords)
+        found = self._slice.function(call, spot) if not spread else None
+        self._calls += 1
+        if found is None or self._calls > _MOST_CALLS or any(_yields(item) for item in nodes_of(found[0])):
+            return None
+        function, at = found
+        passed = {name: argument_of(call, function, name) for name in parameters(function)}
+        run = _Run(self, spot, depth)
+        bound = {name: run.value(node, env) for name, node in passed.items() if node is not None}
+        inner = structs.replace(at, scope=function, line=function.lineno + 1, depth=None, call=(call, spot))
+        return self.run(inner, {**own, **bound}, depth + 1)
+
+    def seeded(self, call: ast.Call) -> Value | None:
+        """Of the call that it begins at."""
+        return self._value if call is self._seed else None
+
+    def is_seeded_at(self, spot: Spot, place: Place) -> bool:
+        """Whether a line of the spot's file is one of the seed's."""
+        return self._seed is not None and place[0] == spot.file and spans(self._seed, place[1])
+
+    def seen(self, value: Value) -> Value:
+        """As it is where it is made: without a gradient where none is recorded."""
+        return _CUT if self.off and Level.CARRIES in value.levels else value
+
+
+class _Run:
+    """One run through a function."""
+
+    def __init__(self, flow: Flow, spot: Spot, depth: int) -> None:
+        self._flow, self._spot, self._depth = flow, spot, depth
+        self.returned: list[Value] = []
+
+    def block(self, body: Sequence[ast.stmt], env: _Env) -> bool:
+        """Changes `env`; returns whether it goes on behind the block."""
+        return all(self._statement(item, env) for item in body)
+
+    def _statement(self, item: ast.stmt, env: _Env) -> bool:  # noqa: C901 - one branch for each statement
+        if isinstance(item, (ast.Assign, ast.AnnAssign)):
+            if item.value is not None:
+                for target in item.targets if isinstance(item, ast.Assign) else [item.target]:
+                    self._bind(target, self._placed(item.value, item, env), env)
+        elif isinstance(item, ast.AugAssign):
+            name = variable(item.target)
+            before = env.get(name or "", NOTHING)
+            self._bind(item.target, made_of([before, self.value(item.value, env)]), env)
+        elif isinstance(item, ast.Return):
+            self.returned.append(self._placed(item.value, item, env) if item.value is not None else NOTHING)
+            return False
+        elif isinstance(item, ast.If):
+            return self._branches([item.body, item.orelse], env)
+        elif isinstance(item, (ast.For, ast.AsyncFor, ast.While)):
+            self._loop(item, env)
+        elif isinstance(item, (ast.With, ast.AsyncWith)):
+            return self._with(item, env)
+        elif isinstance(item, ast.Try):
+            handlers = [[*item.body, *handler.body] for handler in item.handlers]
+            goes_on = self._branches([[*item.body, *item.orelse], *handlers], env)
+            return self.block(item.finalbody, env) and goes_on
+        elif isinstance(item, ast.Expr):
+            self._alone(item.value, env)
+        elif isinstance(item, ast.Match):
+            return self._branches([*(case.body for case in item.cases), []], env)
+        elif isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            env[item.name] = self._of_names(item, env)
+        return not isinstance(item, (ast.Raise, ast.Continue, ast.Break))
+
+    def _branches(self, bodies: Sequence[Sequence[ast.stmt]], env: _Env) -> bool:
+        ends = []
+        for body in bodies:
+            own = dict(env)
+            if self.block(body, own):
+                ends.append(own)
+        if ends:
+            names = {name for end in ends for name in end}
+            env.update({name: joined([end.get(name, NOTHING) for end in ends]) for name in names})
+        return bool(ends)
+
+    def _loop(self, item: ast.For | ast.AsyncFor | ast.While, env: _Env) -> None:
+        for _ in range(2):  # what one round made is there in the next one
+            own = dict(env)
+            if not isinstance(item, ast.While):
+                self._bind(item.target, Value(self.value(item.iter, own).ways), own)
+            self.block(item.body, own)
+            for name, value in own.items():
+                env[name] = joined([env[name], value]) if name in env else value
+        self.block(item.orelse, env)
+
+    def _with(self, item: ast.With | ast.AsyncWith, env: _Env) -> bool:
+        off = any(_is_off(part.context_expr) for part in item.items)
+        self._flow.off += off
+        goes_on = self.block(item.body, env)
+        self._flow.off -= off
+        return goes_on
+
+    def _alone(self, node: ast.expr, env: _Env) -> None:
+        """A call for its effect: what is put into a list, or changed in place."""
+        value = self.value(node, env)
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+            return
+        grows = called_name(node) in _GROWS or (called_name(node) or "").endswith("_")
+        if grows and Level.CARRIES in value.levels:
+            self._put(node.func.value, value, env)
+
+    def _put(self, base: ast.expr, value: Value, env: _Env) -> None:
+        """Into a part of an object."""
+        while isinstance(base, (ast.Subscript, ast.Attribute)) and variable(base) is None:
+            base = base.value
+        name = variable(base)
+        if name is None or name.startswith("self"):
+            self._flow.escaped = True
+        else:
+            env[name] = Value(made_of([env.get(name, NOTHING), value]).ways)
+
+    def _bind(self, target: ast.expr, value: Value, env: _Env) -> None:
+        if isinstance(target, (ast.Tuple, ast.List)):
+            starred = any(isinstance(item, ast.Starred) for item in target.elts)
+            for place, item in enumerate(target.elts):
+                part = value.parts.get(place) if value.parts is not None and not starred else None
+                inner = item.value if isinstance(item, ast.Starred) else item
+                self._bind(inner, part if part is not None else Value(value.ways), env)
+        elif isinstance(target, ast.Name):
+            env[target.id] = value
+        elif Level.CARRIES in value.levels:
+            self._put(target if variable(target) is not None else target.value, value, env)  # type: ignore[attr-defined]
+
+    def _placed(self, node: ast.expr, item: ast.stmt, env: _Env) -> Value:
+        """Of a statement's expression: where it lacks the gradient on all ways, it does so by this line.
+
+        Not by this one where it only hands on, or changes, what this function made without it before; nor where it is
+        given by a function of the program to which the gradient came.
+        """
+        value = self.value(node, env)
+        places = [place for _, place in value.ways if place is not None]
+        if not value.lacks or (isinstance(node, ast.Call) and places and self._takes(node, env)):
+            return value
+        scope, names = self._spot.scope, {variable(part) for part in nodes_of(node)}
+        made_here = bool(places) and all(
+            file == self._spot.file and isinstance(scope, ast.FunctionDef) and spans(scope, line)
+            for file, line in places
+        )
+        targets = item.targets if isinstance(item, ast.Assign) else []
+        hands_on = isinstance(node, ast.Name) or any(variable(target) in names - {None} for target in targets)
+        if made_here and hands_on and not any(self._is_of_seed(place) for place in places):
+            return value
+        return value.at((self._spot.file, item.lineno))
+
+    def _is_of_seed(self, place: Place) -> bool:
+        return self._flow.is_seeded_at(self._spot, place)
+
+    def _takes(self, call: ast.Call, env: _Env) -> bool:
+        return any(not self.value(item, env).lacks for item in passed_values(call))
+
+    def value(self, node: ast.AST, env: _Env) -> Value:
+        """Of an expression."""
+        return self._flow.seen(self._value(node, env))
+
+    def _value(self, node: ast.AST, env: _Env) -> Value:
+        name = variable(node)
+        if isinstance(node, ast.Name) or (name is not None and name in env):
+            return env.get(name or "", NOTHING)
+        if isinstance(node, ast.Call):
+            return self._call(node, env)
+        if isinstance(node, ast.Attribute):
+            return self._attribute(node, env)
+        if isinstance(node, ast.Subscript):
+            base = self.value(node.value, env)
+            key = node.slice.value if isinstance(node.slice, ast.Constant) else None
+            return _part(base, key)
+        if isinstance(node, (ast.Tuple, ast.List)):
+            return _of_parts({place: self.value(item, env) for place, item in enumerate(node.elts)})
+        if isinstance(node, ast.Dict) and all(isinstance(key, ast.Constant) for key in node.keys):
+            pairs = zip(node.keys, node.values, strict=True)
+            return _of_parts({key.value: self.value(item, env) for key, item in pairs})  # type: ignore[union-attr]
+        if isinstance(node, ast.IfExp):
+            sides = [self.value(item, env) for item in (node.body, node.orelse)]
+            here = (self._spot.file, node.lineno)
+            return joined([item.at(here) for item in sides]) if not all(item.lacks for item in sides) else sides[0]
+        if isinstance(node, ast.Compare):
+            return NOTHING
+        if isinstance(node, (ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Starred, ast.NamedExpr)):
+            return made_of([self.value(item, env) for item in ast.iter_child_nodes(node) if isinstance(item, ast.expr)])
+        return self._of_names(node, env)
+
+    def _of_names(self, node: ast.AST, env: _Env) -> Value:
+        """Of what is not followed: all that it reads."""
+        read = [value for item in nodes_of(node) if (value := env.get(variable(item) or "")) is not None]
+        inner = [value for item in nodes_of(node) if isinstance(item, ast.Call) and (value := self._flow.seeded(item))]
+        return made_of([*read, *inner]) if read or inner else NOTHING
+
+    def _attribute(self, node: ast.Attribute, env: _Env) -> Value:
+        base = self.value(node.value, env)
+        if base.parts is not None and node.attr in base.parts:
+            return base.parts[node.attr]
+        if node.attr in _SIZES:
+            return NOTHING
+        return _cut(base) if node.attr in _CUT_ATTRIBUTES else Value(base.ways)
+
+    def _call(self, call: ast.Call, env: _Env) -> Value:
+        seeded = self._flow.seeded(call)
+        if seeded is not None:
+            return seeded
+        name = called_name(call)
+        receiver = self.value(call.func.value, env) if isinstance(call.func, ast.Attribute) else NOTHING
+        given = [self.value(item, env) for item in passed_values(call)]
+        if name == "backward":
+            self._backward(call, receiver, given, env)
+            return NOTHING
+        if name in _SIZES:
+            return NOTHING
+        here = structs.replace(self._spot, line=call.lineno)
+        known = self._flow.called(call, here, env, self._depth, given)
+        if known is not None:
+            return known
+        if any(name.startswith("self.") for name in env) and any(map(self._is_method, passed_values(call))):
+            self._flow.escaped = True  # checkpoint(self.decode, x)
+        own = [] if isinstance(call.func, ast.Attribute) and variable(call.func) not in env else [call.func]
+        whole = made_of([receiver, *given, *(self.value(item, env) for item in own)])
+        if name in _CUTS:
+            return _cut(whole)
+        of_names = bool(call.keywords) and not call.args and all(item.arg is not None for item in call.keywords)
+        if of_names and (name == "dict" or (name or "")[:1].isupper()):
+            return _of_parts({item.arg: value for item, value in zip(call.keywords, given, strict=True)})
+        return whole
+
+    def _backward(self, call: ast.Call, receiver: Value, given: Sequence[Value], env: _Env) -> None:
+        """`loss.backward()`, `accelerator.backward(loss)`, `scaler.scale(loss).backward()`."""
+        owner = call.func.value if isinstance(call.func, ast.Attribute) else None
+        of_owner = not given or not call.args or (owner is not None and (variable(owner) or "") in env)
+        loss = receiver if of_owner else given[0]
+        places = {place for _, place in loss.ways if place is not None}
+        known = places and not any(self._is_of_seed(place) for place in places)
+        self._flow.losses[call] = loss if known else loss.at((self._spot.file, call.lineno))
+
+    def _is_method(self, node: ast.expr) -> bool:
+        owner = class_around(self._spot.tree, self._spot.scope)
+        name = variable(node) or ""
+        return owner is not None and name.startswith("self.") and method_of(owner, (name[5:],)) is not None
+
+
+def _part(base: Value, key: object) -> Value:
+    if base.parts is None:
+        return Value(base.ways)
+    place = key + len(base.parts) if isinstance(key, int) and key < 0 else key
+    return base.parts.get(place, Value(base.ways))
+
+
+def _of_parts(parts: Mapping[object, Value]) -> Value:
+    return Value(made_of([*parts.values()]).ways, parts)
+
+
+def _cut(value: Value) -> Value:
+    return _CUT if Level.CARRIES in value.levels else value
+
+
+def _is_off(node: ast.expr) -> bool:
+    return any(name in ast.unparse(node) for name in _OFF)
+
+
+def _yields(node: ast.AST) -> bool:
+    return isinstance(node, (ast.Yield, ast.YieldFrom))
