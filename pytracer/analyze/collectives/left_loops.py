@@ -25,6 +25,7 @@ from pytracer.analyze.collectives.ways import Side, quoted, way_to
 from pytracer.analyze.evidence.failing.expressions import short, source
 from pytracer.analyze.evidence.slicing.by_rank import SizeSource, rounds_source
 from pytracer.analyze.evidence.slicing.files import program_files
+from pytracer.analyze.evidence.slicing.own_batches import OwnBatches, own_batches
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.syntax.comprehension_loops import rounds_around
 from pytracer.analyze.evidence.syntax.loops import LOOPS, Loop, deciding_ifs
@@ -72,7 +73,8 @@ class LeftLoop(msgspec.Struct, frozen=True):
     which no sampler deals out. `joins`: the call is one that join() of DDP answers. `counts`: it is over a range() of
     numbers. `dealt`: what the line of `source` shares out. `number`: by which the one statement leaves it, each rank's
     own. `alone`: the branch on the rank by which only the rank that left comes to that statement. `state`: what the
-    condition asks, and one rank alone changes. `sure`: both had gone through all that is in a round of it.
+    condition asks, and one rank alone changes. `sure`: both had gone through all that is in a round of it. `batches`:
+    the program's own rule, by which what it goes through is made; `here`: the loop's file.
     """
 
     line: int
@@ -92,6 +94,8 @@ class LeftLoop(msgspec.Struct, frozen=True):
     alone: str | None = None
     state: OneRankState | None = None
     sure: bool = False
+    batches: OwnBatches | None = None
+    here: str | None = None
 
     def subject(self, left: str, *, is_gone: bool = False) -> str:
         """For the headline: what can have made the other rank leave; `is_gone`: its stack shows that it had left."""
@@ -101,6 +105,11 @@ class LeftLoop(msgspec.Struct, frozen=True):
         if self.skipped is not None:
             other = "" if self.even else ", or had fewer rounds"
             return f"{left} may have left out a round of the loop of line {self.line} by {self.skipped}{other}"
+        if self.batches is not None and not self.ends:
+            return (
+                f"the loop of line {self.line} may have fewer batches on {left}: {self.batches.rule(self.here)}"
+                f"{self._of_part}"
+            )
         if self.source is not None:
             return self._by_rank
         if self.stream is not None and not self.ends:
@@ -117,14 +126,15 @@ class LeftLoop(msgspec.Struct, frozen=True):
         """What to do."""
         if self.state is not None:
             return self.state.advice
-        rounds = f"{capital(self._by_rank)}. {self.same_rounds}" if self.source is not None else self.same_rounds
+        by_rank = self.source is not None and self.batches is None
+        rounds = f"{capital(self._by_rank)}. {self.same_rounds}" if by_rank else self.same_rounds
         if self.skipped is not None:
             other = "" if self.even else f" If not: {uncapital(rounds)}"
             return (
                 f"See whether {self.skipped} left out a round on {left}: then let all ranks skip it together "
                 f"(all_reduce() the flag).{other}"
             )
-        if self.source is not None or (self.stream is not None and not self.ends):
+        if not self.ends and (self.source is not None or self.stream is not None or self.batches is not None):
             return rounds
         if self.alone is not None:
             return (
@@ -150,11 +160,20 @@ class LeftLoop(msgspec.Struct, frozen=True):
         together = _JOIN if self.joins else _STOP
         if self.counts:
             return _COUNTED.format(self.line)
+        if self.batches is not None:
+            return f"{self.batches.advice(self.here)}, or {together}."
         if self.left_out:
             return f"{_FILTERED} {together}."
         if self.stream is None:
             return f"{_SAMPLED}, or {together}."
         return f"{self.stream.words}, which no sampler deals out: {together}, or {_STREAMED}."
+
+    @property
+    def _of_part(self) -> str:
+        """`` , and each rank has items of its own (line 25: `rank * part`) ``."""
+        if self.source is None or self.source.split is None:
+            return ""
+        return f", and each rank has items of its own ({self.place}: `{self.source.text}`)"
 
     @property
     def _by_rank(self) -> str:
@@ -224,8 +243,8 @@ def left_loop(
                 return LeftLoop(loop.lineno, text, ((loop.lineno, head),))
             known = loop_of_items(slice_, depth, loop, frame, joins=joins)
             skipped = next((said for item in frames[: depth + 1] if (said := leaver_words(snapshot, item))), None)
-            if known.source is not None and not ends:
-                return structs.replace(known, skipped=None if known.source.split is not None else skipped)
+            if (known.source is not None or known.batches is not None) and not ends:
+                return structs.replace(known, skipped=None if _is_of_items(known) else skipped)
             if skipping is None and (skipped is not None or known.stream is not None) and not ends:
                 skipping = structs.replace(known, skipped=skipped, even=is_fixed(loop))
     return skipping
@@ -234,7 +253,10 @@ def left_loop(
 def loop_of_items(slice_: Slice, depth: int, loop: Loop, frame: PythonFrame, *, joins: bool) -> LeftLoop:
     """A loop with what its number of rounds comes from; `depth`: which of the slice's frames, from inside, has it."""
     text, stream = short(ast.unparse(loop).splitlines()[0]), stream_of(slice_, depth, loop)
-    known = LeftLoop(loop.lineno, text, stream=stream, joins=joins, counts=counts_numbers(loop))
+    batches = own_batches(slice_, depth, loop)
+    known = LeftLoop(
+        loop.lineno, text, stream=stream, joins=joins, counts=counts_numbers(loop), batches=batches, here=frame.file
+    )
     source = rounds_source(slice_, depth, loop)
     if source is None:
         return known
@@ -261,6 +283,11 @@ def _state(
         if found is not None and text is not None:
             return LeftLoop(loop.lineno, short(ast.unparse(loop).splitlines()[0]), ((line, text),), state=found)
     return None
+
+
+def _is_of_items(loop: LeftLoop) -> bool:
+    """Whether its rounds are known to come from the rank's own items."""
+    return loop.batches is not None or (loop.source is not None and loop.source.split is not None)
 
 
 def _place(frame: PythonFrame, source: SizeSource) -> str:

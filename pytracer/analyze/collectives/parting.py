@@ -27,6 +27,7 @@ from pytracer.analyze.collectives.one_rank_values import OneRankValue
 from pytracer.analyze.collectives.quiet_handlers import quiet_handler, quiet_place
 from pytracer.analyze.collectives.rank_branches import branch_words
 from pytracer.analyze.collectives.rank_objects import RankObject, decided_by_rank
+from pytracer.analyze.collectives.rounds import batches_of, join_words
 from pytracer.analyze.collectives.stop_flags import stop_flag, way_out
 from pytracer.analyze.collectives.tested_values import Tested, settled, tested, tested_words
 from pytracer.analyze.collectives.used_up_loops import has_more_rounds, used_up_loop
@@ -49,9 +50,9 @@ _RANK = re.compile(r"\b\w*rank\w*\b|\bworld_?size\b", re.IGNORECASE)
 _NEAR = 8  # collectives of a round
 _ROUNDS = (
     "make it the same on all ranks (drop what is left over, or pad it; DistributedDataParallel's join() allows it to "
-    "differ where DDP alone calls). Or the rounds are the same, and a call inside is left out in some (no_sync(), a "
-    "branch): count both."
+    "differ where DDP alone calls). "
 )
+_OR_LEFT_OUT = "Or the rounds are the same, and a call inside is left out in some (no_sync(), a branch): count both."
 
 
 class Parting(msgspec.Struct, frozen=True):
@@ -223,10 +224,15 @@ def _behind(inside: Side, outside: Side, at: int, loop: Loop) -> Parting | None:
         return Parting(f"{capital(words)}. {said}")
     if skips is not None:
         return Parting(f"{capital(words)}. {skips}", subject=_fewer_calls(inside, outside, at))
+    frames = inside.way[::-1]
+    batches = batches_of(snapshot, here, loop, frames)
+    if batches is not None:
+        said = f"{capital(words)}. {batches.advice(here.file)}{join_words(snapshot, frames[0])}. {_OR_LEFT_OUT}"
+        return Parting(said, inferred=True)
     source = _rounds_source(inside, at, loop)
     by = f" (line {source.line}: `{source.text}`)" if source is not None else ""
     more = f"may depend on the rank{by}" if by or _RANK.search(text) else "may differ"
-    return Parting(f"{capital(words)}. Its number of rounds {more}: {_ROUNDS}", inferred=True)
+    return Parting(f"{capital(words)}. Its number of rounds {more}: {_ROUNDS}{_OR_LEFT_OUT}", inferred=True)
 
 
 def _ended_by(inside: Side, outside: Side, at: int, loop: Loop, ends: Sequence[ast.If]) -> Parting | None:

@@ -14,6 +14,7 @@ from pytracer.analyze.collectives.own_lines import calls_of_line
 from pytracer.analyze.collectives.quiet_handlers import goes_on
 from pytracer.analyze.collectives.ways import Side, quoted
 from pytracer.analyze.evidence.slicing.by_rank import rounds_source
+from pytracer.analyze.evidence.slicing.own_batches import OwnBatches, own_batches
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.syntax.bindings import bound_value
 from pytracer.analyze.evidence.syntax.calls import called_name
@@ -261,13 +262,21 @@ def loop_words(
     return (
         f"line {loop.lineno} ({text})",
         made,
-        _SAME_RANGE if counts_numbers(loop) else _same_number(snapshot, frames[0]),
+        _SAME_RANGE
+        if counts_numbers(loop)
+        else _same_number(snapshot, frames[0], batches_of(snapshot, frame, loop, frames)),
     )
 
 
-def _same_number(snapshot: Snapshot, frame: PythonFrame) -> str:
+def batches_of(snapshot: Snapshot, frame: PythonFrame, loop: Loop, frames: Sequence[PythonFrame]) -> OwnBatches | None:
+    """What the loop goes through, where the program makes it by a rule of its own; see loop_words()."""
+    return own_batches(Slice(snapshot, frames), frames.index(frame), loop) if frame in frames else None
+
+
+def _same_number(snapshot: Snapshot, frame: PythonFrame, batches: OwnBatches | None = None) -> str:
     """What to do about other numbers of rounds: join() of DDP answers no collective that a line calls itself."""
-    return f"{_SAME_NUMBER}{join_words(snapshot, frame)}."
+    same = batches.advice(frame.file) if batches is not None else _SAME_NUMBER
+    return f"{same}{join_words(snapshot, frame)}."
 
 
 def join_words(snapshot: Snapshot, frame: PythonFrame) -> str:

@@ -94,8 +94,10 @@ def left_out_output(
 def _is_certain(outputs: Value) -> bool:
     """Several outputs, each with the gradient on all ways or on none, some of both."""
     parts = [*(outputs.parts or {}).values()]
-    return any(item.carries for item in parts) and all(item.carries or item.lacks for item in parts) and any(
-        item.lacks for item in parts
+    return (
+        any(item.carries for item in parts)
+        and all(item.carries or item.lacks for item in parts)
+        and any(item.lacks for item in parts)
     )
 
 

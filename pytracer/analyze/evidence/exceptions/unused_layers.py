@@ -74,9 +74,8 @@ def unused_layer(view: ProcessView, names: Sequence[str]) -> UnusedLayer | None:
     if left_out is not None:
         here = view.exception_stack_of_program[0].file
         lacks, use = left_out.words_in(here), line_in(file, used[0][0], here)
-        places = (*places, left_out.place)
-        words = f"`{attribute}` makes {left_out.named} ({use}), and {lacks}: keep it in there, with a weight of 0 if need be"
-        return UnusedLayer(words, lacks, places)
+        words = f"`{attribute}` makes {left_out.named} ({use}), and {lacks}: keep it in there, if with a weight of 0"
+        return UnusedLayer(words, lacks, (*places, left_out.place))
     if decides is None:
         return UnusedLayer(
             f"{where} {only}: that line did not run, what it gives takes no part in the loss, or parts of it ran "

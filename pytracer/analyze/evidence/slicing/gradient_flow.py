@@ -92,7 +92,9 @@ def made_of(values: Sequence[Value]) -> Value:
 
 
 class Flow:
-    """Follows one expression's gradient. `losses`: what each backward() is called of; `escaped`: into what is not followed.
+    """Follows one expression's gradient.
+
+    `losses`: what each backward() is called of; `escaped`: whether it goes into what is not followed.
 
     Args:
         slice_: Of the process.
@@ -165,7 +167,7 @@ class _Run:
         """Changes `env`; returns whether it goes on behind the block."""
         return all(self._statement(item, env) for item in body)
 
-    def _statement(self, item: ast.stmt, env: _Env) -> bool:  # noqa: C901 - one branch for each statement
+    def _statement(self, item: ast.stmt, env: _Env) -> bool:
         if isinstance(item, (ast.Assign, ast.AnnAssign)):
             if item.value is not None:
                 for target in item.targets if isinstance(item, ast.Assign) else [item.target]:

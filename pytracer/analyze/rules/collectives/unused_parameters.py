@@ -92,9 +92,10 @@ class UnusedParameters:
         reason = ungraded.words if ungraded is not None else layer.reason if layer is not None else None
         raised, who = _raised_words(judgement.views), span_words(everybody)
         left = f"{who} had left" if raised is not None else f"{capital(who)} left"
+        why = f"; {reason}" if reason is not None and len(sets) == 1 else ""
         said = (
             f"{f'{raised}: ' if raised is not None else ''}{left} parameters out of the loss, for whose gradients DDP "
-            f"waits: {what if len(sets) == 1 else sides}{f'; {reason}' if reason is not None and len(sets) == 1 else ''}."
+            f"waits: {what if len(sets) == 1 else sides}{why}."
         )
         if changed is not None:
             said = f"{changed.words}; DDP waits for the gradients of {what} on {span_words(everybody)}."

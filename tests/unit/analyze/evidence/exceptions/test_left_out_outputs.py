@@ -88,7 +88,13 @@ def said(
         ),
         (["_, b = model(x)", "b.backward()"], "line 22 (`b.backward()`) leaves `_` out of the loss"),
         (
-            ["a, b = model(x)", "loss = b", "if n < 24:", "    loss = loss + a.mean()", "scaler.scale(loss).backward()"],
+            [
+                "a, b = model(x)",
+                "loss = b",
+                "if n < 24:",
+                "    loss = loss + a.mean()",
+                "scaler.scale(loss).backward()",
+            ],
             "line 22 (`loss = b`) leaves `a` out of the loss",
         ),
         (
@@ -126,7 +132,7 @@ def test_loss_is_followed_into_the_caller(tmp_path: Path) -> None:
         (["a, b = model(x)", "loss = sum(v for v in [a, b])", "loss.backward()"], TWO, "Net"),
         (["a, b = model(x)", "loss = b + a.detach()", "loss.backward()"], TWO, "Net"),
         (["a, b = model(x)", "self.kept = a", "loss = b + self.more()", "loss.backward()"], TWO, "Net"),
-        (["a, b = model(x)", "loss = a", "if n < 3:", "    loss = b", "if n > 7:", "    loss = b * 2", "loss.backward()"],
+        (["a, b = model(x)", "c = a", "if n < 3:", "    c = b", "if n > 7:", "    c = 2 * b", "c.backward()"],
          TWO, "Net"),
         (["a, b = model(x)", "def more():", "    return a + b", "loss = more()", "loss.backward()"], TWO, "Net"),
         (["a, b = model(x)", "parts = []", "parts.append(a)", "loss = b + sum(parts)", "loss.backward()"], TWO, "Net"),
