@@ -136,6 +136,8 @@ def _before_what_was_written(crash: Crash, counts: Counter[int], addr: int) -> i
 
     It is none that a tensor is filled with before it is used.
     """
+    if not counts:
+        return None
     first, *others = sorted(counts)
     values = {item.base: (item.minimum, item.maximum) for item in crash.arguments if item.elements >= _LEAST_WRITTEN}
     over = {values.get(start, (None, None)) for start in others}
