@@ -106,6 +106,13 @@ def test_order_of_both_ends_is_in_the_headline(run: Path) -> None:
     )
 
 
+def test_end_of_a_sender_is_not_said_to_need_the_get(run: Path) -> None:
+    """Both had ended unread, as the headline says: only what does not fit into the pipe keeps a sender from its end."""
+    said = advice(lost(run, OF_CLASS, 15))
+    assert "does not end before" not in said
+    assert "then this order is right as well, as long as all that is sent fits into the pipe." in said
+
+
 @pytest.mark.parametrize(
     ("source", "lines", "words", "next_words"),
     [

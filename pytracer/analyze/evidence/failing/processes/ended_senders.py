@@ -63,8 +63,8 @@ def later_advice(at: FailingLine, got: str, wait: ast.Call | ast.While, spot: Sp
     else:
         what = f"Wait for their end ({here}) {last}"
     return (
-        f"{what}, and let the senders wait for an Event until then; or send numpy arrays, which are sent by value, in "
-        "that order as well: a process does not end before all that it put is read."
+        f"{what}, and let the senders wait for an Event until then; or send numpy arrays, which are sent by value: then "
+        "this order is right as well, as long as all that is sent fits into the pipe."
     )
 
 
