@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 import ast
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import msgspec
+from msgspec import structs
 
+from pytracer._text import list_words
+from pytracer.analyze.evidence.failing.autograd.forward_lines import (
+    calls_module,
+    forward_lines,
+    given,
+    is_without_graph,
+    with_graph,
+)
 from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
-from pytracer.analyze.evidence.slicing.bindings import bindings_of
 from pytracer.analyze.evidence.slicing.spots import Spot
-from pytracer.analyze.evidence.syntax.bindings import is_empty_container, lines_that_bind, lines_that_fill
-from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
+from pytracer.analyze.evidence.syntax.bindings import is_empty_container, lines_that_bind
+from pytracer.analyze.evidence.syntax.calls import passed_values
 from pytracer.analyze.evidence.syntax.loops import PLAIN_LOOPS, last_of, loops_around, loops_of
-from pytracer.analyze.evidence.syntax.names import holds, variable
+from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.outcomes import ValueOf, outcome
-from pytracer.analyze.evidence.syntax.reaching import reaching
-from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes, spans, spans_body
+from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes, spans, spans_body
 
-_CUTS = frozenset({"detach", "item", "tolist"})
-_NO_GRAPH = re.compile(r"\b(?:no_grad|inference_mode)\b|set_grad_enabled\((?:mode=)?False\)")
+_ASSIGNS = (ast.Assign, ast.AugAssign, ast.AnnAssign)
+_LISTED = 4
 _LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _IN_PLACE = "modified by an inplace operation"
 
@@ -33,6 +39,17 @@ class _Step(msgspec.Struct, frozen=True):
     call: ast.Call
     spot: Spot
     direct: bool
+
+
+class _Loss(msgspec.Struct, frozen=True):
+    """As the function with that step calls it, and what made it there."""
+
+    name: str
+    statement: ast.Assign
+
+    @property
+    def line(self) -> int:
+        return self.statement.lineno
 
 
 def weight_subject(at: FailingLine) -> str | None:
@@ -49,8 +66,12 @@ def weight_subject(at: FailingLine) -> str | None:
 
 def _weight(at: FailingLine) -> str | None:
     """`` `self.critic.2.weight` [1, 64] ``, of the parameter that the message is about."""
-    name, _, shape = at.values.get("changed parameter", "").partition(" ")
-    return f"`{name}` {shape}" if shape and _IN_PLACE in at.message else None
+    shape = at.values.get("changed parameter", "").partition(" ")[2]
+    return f"`{_name(at)}` {shape}" if shape and _IN_PLACE in at.message else None
+
+
+def _name(at: FailingLine) -> str:
+    return at.values.get("changed parameter", "").partition(" ")[0]
 
 
 def changed_weight(at: FailingLine) -> str | None:
@@ -78,17 +99,55 @@ def _before(at: FailingLine, step: _Step, changes: str) -> str | None:
     if loss is None and _computed_behind(at, step):
         return None
     if loss is None:
+        again = _anew_in_function(at, step)
         return (
             f"{runs}, and backward() at line {at.line} still needs its value from before. Call every backward() "
-            "before the first step(), or compute this loss after that step."
+            f"before the first step(), or {again or 'compute this loss after that step'}."
         )
+    spot = structs.replace(step.spot, line=loss.line)
+    lines = _forward(at, spot, loss.statement.value)
+    above = ", from the forward on" if lines is None else ""
+    if lines:
+        above = f", from the forward on: {_lines(at, spot, [*lines, loss.line])};"
     return (
-        f"{runs}, but `{loss[0]}` ({loss[1]}) was computed before, and its backward() needs the old value. Compute it "
-        f"anew behind {place}, or call every backward() before the first step()."
+        f"{runs}, but `{loss.name}` ({at.place(spot, loss.line)}: `{source(loss.statement)}`) was computed before, "
+        f"and its backward() needs the old value. Compute it anew behind {place}{above}"
+        f"{'' if lines else ','} or call every backward() before the first step()."
     )
 
 
-def _computed_before(at: FailingLine, step: _Step) -> tuple[str, str] | None:
+def _anew_in_function(at: FailingLine, step: _Step) -> str | None:
+    """Of a loss that is not one variable of one line: the lines of that function from the forward on."""
+    call, spot = at.only(ast.Call), at.slice.spot(0)
+    owner = call.func.value if call is not None and isinstance(call.func, ast.Attribute) else None
+    if owner is None or spot is None or step.spot.scope is not at.scope:
+        return None
+    lines = _forward(at, spot, owner)
+    if not lines or lines[0] > step.call.lineno:
+        return None
+    return f"run the forward of this loss anew after that step: {_lines(at, spot, lines)}"
+
+
+def _forward(at: FailingLine, spot: Spot, value: ast.expr) -> list[int] | None:
+    """As forward_lines(), of the changed weight, where the function has it by the recorded name."""
+    is_same = class_around(spot.tree, spot.scope) is class_around(at.tree, at.scope)
+    return forward_lines(at, spot, value, _name(at)) if is_same or not _name(at).startswith("self.") else None
+
+
+def _lines(at: FailingLine, spot: Spot, lines: Sequence[int]) -> str:
+    """`` line 76 (`fake = self.critic(x)`), then line 79 ``."""
+    assigns = (item for item in own_nodes(spot.scope) if isinstance(item, _ASSIGNS) and item.lineno == lines[0])
+    first = next(assigns, None)
+    words = f"{at.place(spot, lines[0])}{f' (`{source(first)}`)' if first is not None else ''}"
+    if len(lines) == 1:
+        return words
+    if len(lines) > _LISTED:
+        return f"{words}, then what uses it up to {at.place(spot, lines[-1])}"
+    rest = [str(line) for line in lines[1:]]
+    return f"{words}, then line{'s' if len(rest) > 1 else ''} {list_words(rest)}"
+
+
+def _computed_before(at: FailingLine, step: _Step) -> _Loss | None:
     """The loss, as the function with that step calls it, and the line that made it there."""
     call = at.only(ast.Call)
     owner = call.func.value if call is not None and isinstance(call.func, ast.Attribute) else None
@@ -100,9 +159,9 @@ def _computed_before(at: FailingLine, step: _Step) -> tuple[str, str] | None:
     if name is None or not bound or max(line for line, _ in bound) >= step.call.lineno:
         return None
     line = max(line for line, _ in bound)
-    text = next((source(item) for item in own_nodes(step.spot.scope)
-                 if isinstance(item, ast.Assign) and item.lineno == line), None)  # fmt: skip
-    return (name, f"{at.place(step.spot, line)}: `{text}`") if text is not None else None
+    assigns = (item for item in own_nodes(step.spot.scope) if isinstance(item, ast.Assign) and item.lineno == line)
+    found = next(assigns, None)
+    return _Loss(name, found) if found is not None else None
 
 
 def _computed_behind(at: FailingLine, step: _Step) -> bool:
@@ -115,68 +174,31 @@ def _computed_behind(at: FailingLine, step: _Step) -> bool:
     names = names_in(owner) if owner is not None else []
     if step.spot.scope is not at.scope:
         return False
-    given = [item for name in names for item in _given(at.scope, name, at.line) if not _is_plain(item[1])]
-    lines = [line for line, _ in given if line < at.line]
+    made = [item for name in names for item in given(at.scope, name, at.line) if not _is_plain(item[1])]
+    lines = [line for line, _ in made if line < at.line]
     return bool(lines) and min(lines) > step.call.lineno and not _forward_before(at, step, names)
-
-
-def _forward_before(at: FailingLine, step: _Step, names: Sequence[str]) -> bool:
-    """Whether these variables come from a call of the weight's module above the step, or in a round before it."""
-    loops = [item for item in loops_of(at.scope) if spans(item, step.call.lineno)]
-    waiting, seen = [(name, at.line) for name in names], set[tuple[str, int]]()
-    while waiting:
-        pair = waiting.pop()
-        if pair in seen:
-            continue
-        seen.add(pair)
-        for line, value in _given(at.scope, *pair):
-            carried = line >= pair[1] and any(spans(item, line) for item in loops)
-            parts = [] if _is_without_graph(at.scope, line) else [*_with_graph(value)]
-            if (carried or line <= step.call.lineno) and any(_calls_module(at, item) for item in parts):
-                return True
-            waiting += [(name, line) for item in parts if (name := variable(item)) is not None]
-    return False
-
-
-def _given(scope: Scope, name: str, line: int) -> list[tuple[int, ast.AST]]:
-    """The lines that can have given a variable the value that it has there, or added to it, each with what it gave."""
-    ways = reaching(scope, name, line, None)
-    found: list[tuple[int, ast.AST]] = [(at, value) for at, value, _ in bindings_of(scope, name) if value is not None]
-    fills = set(lines_that_fill(scope, name))
-    for item in own_nodes(scope):
-        if isinstance(item, (ast.For, ast.AsyncFor)) and holds(item.target, name):
-            found.append((item.lineno, item.iter))
-        elif (isinstance(item, ast.AugAssign) and variable(item.target) == name) or (
-            isinstance(item, ast.Expr) and item.lineno in fills and item.lineno < line
-        ):
-            found.append((item.lineno, item.value))
-    return [item for item in found if item[0] in fills or (item[0] < line if ways is None else item[0] in ways)]
 
 
 def _is_plain(node: ast.AST) -> bool:
     return isinstance(node, ast.Constant) or is_empty_container(node)
 
 
-def _with_graph(node: ast.AST) -> Iterator[ast.AST]:
-    """The parts of an expression without what a detach() cuts off."""
-    if isinstance(node, ast.Call) and called_name(node) in _CUTS:
-        return
-    yield node
-    for item in ast.iter_child_nodes(node):
-        yield from _with_graph(item)
-
-
-def _is_without_graph(scope: Scope, line: int) -> bool:
-    around = (item for item in own_nodes(scope) if isinstance(item, ast.With) and spans_body(item.body, line))
-    return any(_NO_GRAPH.search(ast.unparse(part.context_expr)) for item in around for part in item.items)
-
-
-def _calls_module(at: FailingLine, node: ast.AST) -> bool:
-    """Of the changed parameter, or one around that: `self.judge(x)` of `self.judge.2.weight`."""
-    if not isinstance(node, ast.Call):
-        return False
-    name = at.values.get("changed parameter", "").partition(" ")[0]
-    return name.startswith(f"{ast.unparse(node.func).removesuffix('.forward')}.")
+def _forward_before(at: FailingLine, step: _Step, names: Sequence[str]) -> bool:
+    """Whether these variables come from a call of the weight's module above the step, or in a round before it."""
+    loops, paths = [item for item in loops_of(at.scope) if spans(item, step.call.lineno)], [_name(at)]
+    waiting, seen = [(name, at.line) for name in names], set[tuple[str, int]]()
+    while waiting:
+        pair = waiting.pop()
+        if pair in seen:
+            continue
+        seen.add(pair)
+        for line, value in given(at.scope, *pair):
+            carried = line >= pair[1] and any(spans(item, line) for item in loops)
+            parts = [] if is_without_graph(at.scope, line) else [*with_graph(value)]
+            if (carried or line <= step.call.lineno) and any(calls_module(item, paths) for item in parts):
+                return True
+            waiting += [(name, line) for item in parts if (name := variable(item)) is not None]
+    return False
 
 
 def _is_conditional(at: FailingLine, step: _Step) -> bool:

@@ -63,8 +63,8 @@ def later_advice(at: FailingLine, got: str, wait: ast.Call | ast.While, spot: Sp
     else:
         what = f"Wait for their end ({here}) {last}"
     return (
-        f"{what}, and let the senders wait for an Event until then; or send numpy arrays, which are sent by value: then "
-        "this order is right as well, as long as all that is sent fits into the pipe."
+        f"{what}, and let the senders wait for an Event until then; or send numpy arrays, which are sent by value: "
+        "then this order is right as well, as long as all that is sent fits into the pipe."
     )
 
 

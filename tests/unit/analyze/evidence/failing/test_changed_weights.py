@@ -23,15 +23,15 @@ MESSAGE = (
 )
 
 
-def words(folder: Path, body: str, *values: tuple[str, str]) -> str:
+def words(folder: Path, body: str, *values: tuple[str, str], more: str = "") -> str:
     """Of backward() in the line that ends with `# failed`."""
-    return explanation(folder, body, *values).words or ""
+    return explanation(folder, body, *values, more=more).words or ""
 
 
-def explanation(folder: Path, body: str, *values: tuple[str, str]) -> Explanation:
-    """With recorded values of variables."""
+def explanation(folder: Path, body: str, *values: tuple[str, str], more: str = "") -> Explanation:
+    """With recorded values of variables. `more`: of the class, or of the file."""
     file = folder / "gan.py"
-    text = MODEL.format(body=textwrap.indent(body, 8 * " "))
+    text = MODEL.format(body=textwrap.indent(body, 8 * " ")) + more
     file.write_text(text, encoding="utf-8")
     line = next(number for number, item in enumerate(text.splitlines(), 1) if "# failed" in item)
     snapshot: Any = SimpleNamespace(argv=(), created_wall_ns=time.time_ns() + 10**9)
