@@ -33,6 +33,7 @@ from pytracer.analyze.collectives.absent_ranks import (
     paired_before,
 )
 from pytracer.analyze.collectives.call_sites import calls_by_site, site_of
+from pytracer.analyze.collectives.common_calls import CommonCall, common_call
 from pytracer.analyze.collectives.description import place_of, span_words
 from pytracer.analyze.collectives.differing_values import differing_values
 from pytracer.analyze.collectives.exchanges import exchange_with_any
@@ -44,7 +45,7 @@ from pytracer.analyze.collectives.polled_works import polling
 from pytracer.analyze.collectives.program_lines import at_lines
 from pytracer.analyze.collectives.rank_branches import branch_advice, branch_at_end, branch_head
 from pytracer.analyze.collectives.served_locks import served_lock
-from pytracer.analyze.collectives.time_limits import time_limit
+from pytracer.analyze.collectives.time_limits import TimeLimit, time_limit
 from pytracer.analyze.collectives.unreceived_sends import UnreceivedSend, lost_message
 from pytracer.analyze.collectives.work_loops import work_loop
 from pytracer.analyze.deaths.attribution import symptom_evidence, views_of
@@ -53,6 +54,7 @@ from pytracer.analyze.evidence.exceptions.handled import handled_at_end
 from pytracer.analyze.evidence.exceptions.loaders import loading_words, slow_worker
 from pytracer.analyze.evidence.waits.busy import Polled, polled_by
 from pytracer.analyze.evidence.waits.ended_threads import EndedThread, ended_thread_evidence, thread_behind
+from pytracer.analyze.evidence.waits.running import running_words
 from pytracer.analyze.evidence.waits.wait_chain import Blocked, blocked
 from pytracer.analyze.evidence.waits.waits import wait_of, was_asleep
 from pytracer.analyze.evidence.waits.worker_collectives import collective_in_worker, worker_advice
@@ -180,7 +182,11 @@ def _last_place(job: JobView, item: Absence, ranks: str) -> str:
     polled = polled_by(view)
     works = work_loop(view) if polled is None else None
     loop = _polled_words(view, polled) if polled is not None else f", in {works.words}" if works is not None else ""
-    slept = f"{'slept' if was_asleep(view) and works is None else 'was'} at {place_words(frame)}{loop}"
+    common = _common_call(job, item) if works is None else None
+    running = running_words(view, common.frame) if common is not None else None
+    doing = "slept" if was_asleep(view) and works is None else f"was {running}" if running is not None else "was"
+    called = f", {common.words}" if common is not None else ""
+    slept = f"{doing} at {place_words(frame)}{loop}{called}"
     did = waits.words if waits is not None else slept
     return f"; {at_its_end(view)}, {ranks} {did}"
 
@@ -265,11 +271,34 @@ def _late_advice(job: JobView, item: Absence, frame: PythonFrame, ranks: str) ->
             f"{below.words}: the others waited for what {ranks} did there{until}. {longer}, {raised}; else see what is "
             f"slow at line {frame.line} in {frame.function}."
         )
+    common = _common_call(job, item) if works is None else None
+    running = running_words(view, common.frame) if common is not None else None
+    if common is not None and running is not None:
+        return _running_advice(view, common, running, ranks, limit)
     more = f" {longer} than {limit.time}, {raised}." if limit.time is not None else ""
+    called = f", {common.words}" if common is not None else ""
     return (
-        f"Look at {place_words(frame)}, where {ranks} was when it was ended: it is slow, waits for something, "
+        f"Look at {place_words(frame)}, where {ranks} was when it was ended{called}: it is slow, waits for something, "
         f"or is a branch that the other ranks did not take.{more}"
     )
+
+
+def _running_advice(view: ProcessView, common: CommonCall, running: str, ranks: str, limit: TimeLimit) -> str:
+    """Of a rank that worked in what a function called in which the others wait."""
+    than = f" than {limit.time}" if limit.time is not None else ""
+    before = "" if view.process.snapshot.collectives else "do that work before the job, in a program of its own, or "
+    return (
+        f"{capital(ranks)} was {running} in {common.called}(), called at {place_words(common.frame)}: it was slow "
+        f"there rather than waiting. If {common.called}() may take longer{than}, {before}give "
+        f"{limit.set_at(common.frame.file)} a larger timeout=; else see what takes so long in it, such as "
+        f"{line_in(common.inner.file, common.inner.line, common.frame.file)} in {common.inner.function}."
+    )
+
+
+def _common_call(job: JobView, item: Absence) -> CommonCall | None:
+    """Of the one absent rank, and the first of those that wait."""
+    waiter = next(iter(views_of(job, item.wait.waiters[:1])), None)
+    return common_call(waiter, item.wait.call, item.views[0]) if waiter is not None and len(item.views) == 1 else None
 
 
 def _at_line(job: JobView, item: Absence) -> str:

@@ -106,13 +106,15 @@ def _before(at: FailingLine, step: _Step, changes: str) -> str | None:
         )
     spot = structs.replace(step.spot, line=loss.line)
     lines = _forward(at, spot, loss.statement.value)
-    above = ", from the forward on" if lines is None else ""
     if lines:
-        above = f", from the forward on: {_lines(at, spot, [*lines, loss.line])};"
+        return (
+            f"{runs}, but `{loss.name}` ({_lines(at, spot, [*lines, loss.line])}) needs the old value: compute all of it "
+            f"anew behind {place}, or call every backward() before the first step()."
+        )
     return (
-        f"{runs}, but `{loss.name}` ({at.place(spot, loss.line)}: `{source(loss.statement)}`) was computed before, "
-        f"and its backward() needs the old value. Compute it anew behind {place}{above}"
-        f"{'' if lines else ','} or call every backward() before the first step()."
+        f"{runs}, but `{loss.name}` ({at.place(spot, loss.line)}: `{source(loss.statement)}`) was computed before, and "
+        f"its backward() needs the old value. Compute it anew{', from the forward on,' if lines is None else ''} "
+        f"behind {place}, or call every backward() before the first step()."
     )
 
 
@@ -125,7 +127,7 @@ def _anew_in_function(at: FailingLine, step: _Step) -> str | None:
     lines = _forward(at, spot, owner)
     if not lines or lines[0] > step.call.lineno:
         return None
-    return f"run the forward of this loss anew after that step: {_lines(at, spot, lines)}"
+    return f"run the forward of this loss anew after that step ({_lines(at, spot, lines)})"
 
 
 def _forward(at: FailingLine, spot: Spot, value: ast.expr) -> list[int] | None:
@@ -135,10 +137,10 @@ def _forward(at: FailingLine, spot: Spot, value: ast.expr) -> list[int] | None:
 
 
 def _lines(at: FailingLine, spot: Spot, lines: Sequence[int]) -> str:
-    """`` line 76 (`fake = self.critic(x)`), then line 79 ``."""
+    """`` line 76: `fake = self.critic(x)`, then line 79 ``."""
     assigns = (item for item in own_nodes(spot.scope) if isinstance(item, _ASSIGNS) and item.lineno == lines[0])
     first = next(assigns, None)
-    words = f"{at.place(spot, lines[0])}{f' (`{source(first)}`)' if first is not None else ''}"
+    words = f"{at.place(spot, lines[0])}{f': `{source(first)}`' if first is not None else ''}"
     if len(lines) == 1:
         return words
     if len(lines) > _LISTED:
