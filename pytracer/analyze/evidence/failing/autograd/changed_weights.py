@@ -108,8 +108,8 @@ def _before(at: FailingLine, step: _Step, changes: str) -> str | None:
     lines = _forward(at, spot, loss.statement.value)
     if lines:
         return (
-            f"{runs}, but `{loss.name}` ({_lines(at, spot, [*lines, loss.line])}) needs the old value: compute all of it "
-            f"anew behind {place}, or call every backward() before the first step()."
+            f"{runs}, but `{loss.name}` ({_lines(at, spot, [*lines, loss.line])}) needs the old value: compute all of "
+            f"it anew behind {place}, or call every backward() before the first step()."
         )
     return (
         f"{runs}, but `{loss.name}` ({at.place(spot, loss.line)}: `{source(loss.statement)}`) was computed before, and "
