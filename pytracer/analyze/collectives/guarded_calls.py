@@ -100,5 +100,11 @@ def _may_be_skipped(tree: ast.Module | None, outer: PythonFrame, inner: PythonFr
         return True
     around = (item for item in own_nodes(scope_of(tree, outer.line)) if isinstance(item, ast.Try))
     return any(
-        spans_body(item.body, outer.line) and any(goes_on(handler) for handler in item.handlers) for item in around
+        spans_body(item.body, outer.line) and any(goes_on(part) and not _is_for_the_end(part) for part in item.handlers)
+        for item in around
     )
+
+
+def _is_for_the_end(handler: ast.ExceptHandler) -> bool:
+    """Whether it is for a process that is asked to end, as all ranks are."""
+    return handler.type is not None and ast.unparse(handler.type) in ("KeyboardInterrupt", "SystemExit")

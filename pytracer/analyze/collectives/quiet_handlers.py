@@ -16,7 +16,6 @@ from pytracer.report.job import PythonFrame
 
 _LEAVING = (ast.Continue, ast.Return, ast.Break)
 _EXITS = ("sys.exit", "exit", "os._exit", "os.abort", "quit")
-_ASKED_TO_END = ("KeyboardInterrupt", "SystemExit")
 
 
 def quiet_handler(
@@ -88,12 +87,7 @@ def handlers_that_leave(
 
 
 def goes_on(handler: ast.ExceptHandler) -> bool:
-    """Whether what fails in the `try` may be passed over there: nothing raises or ends the process, or in some cases.
-
-    Not where it is for a process that is asked to end: no failure comes there.
-    """
-    if handler.type is not None and ast.unparse(handler.type) in _ASKED_TO_END:
-        return False
+    """Whether it may reach its end: nothing raises or ends the process there, or only in some cases."""
     for item in (*handler.body, last_of(handler.body)):
         call = item.value if isinstance(item, ast.Expr) else None
         exits = isinstance(call, ast.Call) and ast.unparse(call.func) in _EXITS
