@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from pytracer._library_files import is_library_file
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.operators.compiled import CompiledCall, compiled_call
 from pytracer.analyze.naming import introduction, place_words, short_file
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import PythonFrame
 
-_OTHER_PLACE = re.compile(r" at \S+:\d")
+_OTHER_PLACE = Pattern(r" at \S+:\d")
 
 
 def with_line(summary: str, views: Sequence[ProcessView]) -> str:

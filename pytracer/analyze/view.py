@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -11,6 +10,7 @@ from functools import cached_property
 import msgspec
 
 from pytracer._library_files import is_library_file
+from pytracer._patterns import Pattern
 from pytracer._text import function_words
 from pytracer.analyze.address_space.address_info import Place
 from pytracer.analyze.address_space.lookup import AddressSpace
@@ -39,7 +39,7 @@ from pytracer.report.job import (
     ThreadExceptionReport,
 )
 
-_NUMBERS = re.compile(r"0x[0-9a-fA-F]+|\d+")
+_NUMBERS = Pattern(r"0x[0-9a-fA-F]+|\d+")
 HANDLER_IMAGES = ("libpytracer_core",)
 HANDLER_FUNCTIONS = ("__restore_rt", "__kernel_rt_sigreturn")
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from pytracer._errors import InputError, UsageError
+from pytracer._patterns import Pattern
 from pytracer._text import hex_addr, list_words
 from pytracer.analyze.address_space.description import address_sentence
 from pytracer.analyze.address_space.referrers import pointed_by, stack_words
@@ -20,8 +20,8 @@ from pytracer.decode.job.detail import in_full
 from pytracer.decode.types.snapshot import Job
 from pytracer.report.where import AddressReport, WhereProcess, WhereReport
 
-_NUMBER = re.compile(r"0[xX][0-9a-fA-F]+|[0-9]+|[0-9a-fA-F]{8,16}")
-_RELATIVE = re.compile(r"([a-z]\w*)(?:([+-])(0[xX][0-9a-fA-F]+|[0-9]+))?")
+_NUMBER = Pattern(r"0[xX][0-9a-fA-F]+|[0-9]+|[0-9a-fA-F]{8,16}")
+_RELATIVE = Pattern(r"([a-z]\w*)(?:([+-])(0[xX][0-9a-fA-F]+|[0-9]+))?")
 _ALIASES = {"pc": ("rip", "pc"), "sp": ("rsp", "sp")}
 _FORMS = "give 0x7f..., a decimal number, a register such as rdi or rip, rdi+0x18, stack+0x18, or fault"
 _LISTED = 6

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
+from pytracer._patterns import Pattern
 from pytracer._text import size_words
 from pytracer.analyze.address_space.address_info import Place
 from pytracer.analyze.evidence.native.native_stack import image_name
@@ -14,7 +14,7 @@ from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Storage
 from pytracer.report.job import Confidence
 
-_DEVICE_FILES = re.compile(r"/dev/(nvidia|kfd|dri/|accel/|davinci|habanalabs|hl\d)")
+_DEVICE_FILES = Pattern(r"/dev/(nvidia|kfd|dri/|accel/|davinci|habanalabs|hl\d)")
 _DRIVERS = ("libcuda.so", "libhsa-runtime64.so", "libze_loader.so", "libamdhip64.so")
 # The CUDA driver reserves address space for devices without access rights. glibc's arenas are at most 64 MiB of it.
 RESERVED_BYTES = 256 << 20

@@ -7,7 +7,6 @@ that and the fault there is no gap in the memory map. A string instruction has t
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import product
@@ -16,6 +15,7 @@ import msgspec
 from msgspec import structs
 
 from pytracer._library_files import is_library_file
+from pytracer._patterns import Pattern
 from pytracer.analyze.address_space.address_info import Overrun, Place
 from pytracer.analyze.address_space.lookup import AddressSpace
 from pytracer.analyze.address_space.referrers import STACK_POINTERS, STATE_REGISTERS, stack_words
@@ -31,10 +31,10 @@ _LEAST_STRIDE_BYTES, _MOST_STRIDE_BYTES, _LEAST_STEPS = 16, PAGE_BYTES, 64  # fe
 _LEAST_WRITTEN, _FILLED_WITH = 16, (0, 1, -1, -100)  # -100: torch's ignore_index
 _HALF, _SLACK_BYTES = 1 << 63, 256  # a compiler may count from a few elements before
 _RECORDING = ".blackbox"
-_STRING = re.compile(r"^rep\w* (stos|movs|lods|scas|cmps)([bwdq])")
+_STRING = Pattern(r"^rep\w* (stos|movs|lods|scas|cmps)([bwdq])")
 _UNIT_BYTES = {"b": 1, "w": 2, "d": 4, "q": 8}
 _LENGTH, _RETURNED = "rcx", "rax"
-_COPY = re.compile(r"_*(memcpy|memmove|memset)(_\w+)?$")  # of glibc on x86-64
+_COPY = Pattern(r"_*(memcpy|memmove|memset)(_\w+)?$")  # of glibc on x86-64
 
 
 def find_overrun(

@@ -6,13 +6,12 @@ freed storage only if a tensor was created from an address (from_blob).
 
 from __future__ import annotations
 
-import re
-
+from pytracer._patterns import Pattern
 from pytracer.decode.types.snapshot import Crash, Holder, Snapshot, Storage
 from pytracer.report import job as r
 
 MOST_HOLDERS = 16
-_REGISTERED = re.compile(r"\._(?:parameters|buffers)\['(\w+)'\]")
+_REGISTERED = Pattern(r"\._(?:parameters|buffers)\['(\w+)'\]")
 _KINDS = ("local", "cell", "global", "saved")
 
 

@@ -7,9 +7,9 @@ They ask for numbers of rounds, options, constants, the environment, the type of
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.collectives.deciding_tests import SAME
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
@@ -22,20 +22,20 @@ _COUNTERS = ("range", "enumerate", "trange", "count")
 _OPTIONS = frozenset(
     {"args", "cfg", "config", "opt", "opts", "options", "hparams", "params", "conf", "settings", "flags", "hp"}
 )
-_ROUNDS = re.compile(
+_ROUNDS = Pattern(
     r"(?:(?:i|n|current|curr?|global|total|max|num|this|last|start|end|first|train|training|warmup|opt)_)*"
     r"(?:epochs?|steps?|iter|iters|iterations?|it|i?batch_?(?:idx|index|id|i|nr?|num))"
     r"(?:_(?:idx|index|id|i|nr?|num|no|count))?"
 )
-_OF_JOB = re.compile(
+_OF_JOB = Pattern(
     r"(?:is_|use_|in_)?(?:dist|distributed|ddp|fsdp|parallel|multi_?gpu)|world|(?:num_|n_?)(?:gpus?|nodes|ranks|replicas)"
     r"|(?:num_|n_?)proc(?:s|esses)|training"
 )
-_CONSTANT = re.compile(r"_?[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+|_?[A-Z][A-Z0-9]{1,}|__\w+__")
+_CONSTANT = Pattern(r"_?[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+|_?[A-Z][A-Z0-9]{1,}|__\w+__")
 _ENVIRONMENT = ("environ", "getenv")
 _OF_TYPE = frozenset({"isinstance", "issubclass", "hasattr", "callable"})
 _OF_ALIKE = frozenset({"int", "float", "bool", "str", "len", "min", "max", "abs", "round", "get", "getattr", "lower"})
-_OF_MACHINE = re.compile(
+_OF_MACHINE = Pattern(
     r"is_\w*available|\w*_available|device_count|is_grad_enabled|get_backend|is_torchelastic_launched"
 )
 _INIT = "__init__"

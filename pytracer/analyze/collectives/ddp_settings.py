@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
 import msgspec
 
 from pytracer._library_files import is_library_file
+from pytracer._patterns import Pattern
 from pytracer.analyze.collectives.call_sites import stacks_of
 from pytracer.analyze.collectives.description import place_of
 from pytracer.analyze.collectives.rank_value_words import value_words
@@ -26,7 +26,7 @@ from pytracer.decode.types.snapshot import Collective
 from pytracer.report.job import PythonFrame
 
 # Where DDP's own collectives are called from: its forward and join(), and the backward, whose hooks reduce (2.13).
-_OF_DDP = re.compile(r"/torch/(?:nn/parallel/distributed|autograd/(?:graph|__init__)|_tensor)\.py$")
+_OF_DDP = Pattern(r"/torch/(?:nn/parallel/distributed|autograd/(?:graph|__init__)|_tensor)\.py$")
 _BITMAP = "find_unused_parameters"
 HOOK = "communication hook"
 _REGISTER = ("register_comm_hook", "_register_builtin_comm_hook")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator, Sequence
 
 import msgspec
 
 from pytracer._library_files import is_library_file
+from pytracer._patterns import Pattern
 from pytracer.analyze.collectives.call_sites import calls_by_site, calls_of_group, site_of, stacks_of
 from pytracer.analyze.collectives.deciding_tests import SAME
 from pytracer.analyze.collectives.differing_bounds import equal_heads
@@ -28,7 +28,7 @@ from pytracer.report.job import PythonFrame
 
 _CHOICES = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.IfExp, ast.BoolOp)
 # What only hands a call on (torch 2.13).
-_PASSING = re.compile(
+_PASSING = Pattern(
     r"/torch/(?:nn/modules/(?:module|container)|nn/parallel/distributed|utils/_contextlib|_compile|autograd/function)\.py$"
     r"|/torch/_dynamo/|/contextlib\.py$|/functools\.py$|/pytracer/record/|/typing_extensions\.py$"
 )

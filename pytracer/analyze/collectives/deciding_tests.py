@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.syntax.bindings import bound_value
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
@@ -12,8 +13,8 @@ from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import Scope, scope_of
 
 DECIDE = "let one rank decide and broadcast it, or all_reduce() the flag, so that all take the same way."
-DRAWN = re.compile(r"\brand\w*\s*\(|random|bernoulli|\bchoice\(|uniform\(")
-SAME = re.compile(r"is_initialized|is_available|world_?size|__name__", re.IGNORECASE)  # comes out alike on all ranks
+DRAWN = Pattern(r"\brand\w*\s*\(|random|bernoulli|\bchoice\(|uniform\(")
+SAME = Pattern(r"is_initialized|is_available|world_?size|__name__", re.IGNORECASE)  # comes out alike on all ranks
 _SEEDS = (
     "it draws from a generator of each rank's own: give it the same seed on all ranks, one of its own if the data "
     "needs different ones, or broadcast what is drawn."

@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.collectives.rank_values import RANK, variables_in
 from pytracer.analyze.collectives.standing_line import line_of_end
 from pytracer.analyze.evidence.failing.line import FailingLine
@@ -17,8 +18,8 @@ from pytracer.report.evidence import Evidence
 
 _MOST = 3
 _LARGEST = 1 << 31  # above are addresses, identities, times
-_OWN = re.compile(r"(?:^|[._])(?:pid|port|seed|device|time|start|elapsed|now|id)s?$|id_$", re.IGNORECASE)
-_COUNT = re.compile(r"-?\d+|True|False|None|(?:list|tuple|dict) of \d+")
+_OWN = Pattern(r"(?:^|[._])(?:pid|port|seed|device|time|start|elapsed|now|id)s?$|id_$", re.IGNORECASE)
+_COUNT = Pattern(r"-?\d+|True|False|None|(?:list|tuple|dict) of \d+")
 
 
 def differing_values(one: ProcessView, other: ProcessView) -> Evidence | None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.slicing.bindings import bindings_of
 from pytracer.analyze.evidence.slicing.slice import Slice
@@ -21,8 +21,8 @@ from pytracer.analyze.naming import line_in
 from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import PythonFrame
 
-_NOT_FINITE = re.compile(r"\b(?:isnan|isinf)\b")
-_FINITE = re.compile(r"\bisfinite\b")
+_NOT_FINITE = Pattern(r"\b(?:isnan|isinf)\b")
+_FINITE = Pattern(r"\bisfinite\b")
 _LIBRARIES = ("torch", "math", "np", "numpy")
 
 

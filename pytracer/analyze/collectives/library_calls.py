@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
-import re
 
 from pytracer._library_files import is_library_file
+from pytracer._patterns import Pattern
 from pytracer.analyze.collectives.call_sites import stacks_of
 from pytracer.analyze.collectives.description import place_of
 from pytracer.analyze.collectives.own_lines import calls_of_line
@@ -15,13 +15,13 @@ from pytracer.decode.types.snapshot import Collective
 from pytracer.report.job import PythonFrame
 
 # What only hands a call on (torch 2.13).
-_WRAPPERS = re.compile(
+_WRAPPERS = Pattern(
     r"/torch/utils/_contextlib\.py$|/c10d_logger\.py$|/torch/nn/modules/module\.py$|/contextlib\.py$|/functools\.py$"
     r"|/pytracer/record/|/typing_extensions\.py$|/torch/_compile\.py$|/torch/_dynamo/"
 )
 _INNER = ".<locals>."
-_DDP = re.compile(r"/torch/nn/parallel/distributed\.py$")
-_C10D = re.compile(r"/torch/distributed/distributed_c10d\.py$")
+_DDP = Pattern(r"/torch/nn/parallel/distributed\.py$")
+_C10D = Pattern(r"/torch/distributed/distributed_c10d\.py$")
 
 
 def library_call(view: ProcessView, call: Collective) -> str | None:

@@ -7,6 +7,7 @@ import itertools
 import re
 from collections.abc import Iterator, Sequence
 
+from pytracer._patterns import Pattern
 from pytracer._text import capital, count_words, list_words
 from pytracer.analyze.collectives.call_sites import Site, calls_by_site, site_of
 from pytracer.analyze.collectives.description import at_place, place_of
@@ -31,7 +32,7 @@ from pytracer.report.job import PythonFrame
 
 _PAIR = 2
 _LEAST_ANSWERS = 2
-_RANK = re.compile(r"rank|is_(?:\w+_)?(?:first|last|main)|stage", re.IGNORECASE)
+_RANK = Pattern(r"rank|is_(?:\w+_)?(?:first|last|main)|stage", re.IGNORECASE)
 
 
 def counted(wait: Wait) -> str | None:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer._text import capital, count_words
 from pytracer.analyze.collectives.call_sites import counts_at, site_of
 from pytracer.analyze.collectives.deciders import called_by
@@ -46,7 +47,7 @@ from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Collective
 from pytracer.report.job import PythonFrame
 
-_RANK = re.compile(r"\b\w*rank\w*\b|\bworld_?size\b", re.IGNORECASE)
+_RANK = Pattern(r"\b\w*rank\w*\b|\bworld_?size\b", re.IGNORECASE)
 _NEAR = 8  # collectives of a round
 _ROUNDS = (
     "make it the same on all ranks (drop what is left over, or pad it; DistributedDataParallel's join() allows it to "

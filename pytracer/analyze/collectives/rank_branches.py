@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from pytracer._library_files import is_library_file
+from pytracer._patterns import Pattern
 from pytracer._text import list_words
 from pytracer.analyze.collectives.call_sites import stacks_of
 from pytracer.analyze.collectives.deciding_tests import SAME
@@ -30,18 +31,18 @@ from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Collective
 from pytracer.report.job import PythonFrame
 
-_RANK = re.compile(r"rank|is_(?:\w+_)?main|is_master|main_process|global_zero|is_chief|is_primary", re.IGNORECASE)
-_RANK_DECIDES = re.compile(
+_RANK = Pattern(r"rank|is_(?:\w+_)?main|is_master|main_process|global_zero|is_chief|is_primary", re.IGNORECASE)
+_RANK_DECIDES = Pattern(
     r"rank\w*(?:\(\))?'?\]?\)* (?:==|!=|in|<|>|<=|>=) |is_(?:\w+_)?main|is_master|main_process", re.IGNORECASE
 )
 _RESULT = "the printing or saving of its result"
 _BARRIERS = ("barrier", "monitored_barrier")
-_DECORATOR = re.compile(
+_DECORATOR = Pattern(
     r"(?:^|\.)(?:rank_(?:zero|0)_only|on_(?:local_|last_)?(?:main_)?process|(?:master|main_process)_only)\b"
     r"|only_on_(?:rank_?0|rank_zero|main|master)|run_on_(?:rank_?0|main|master)"
 )
 _UNWRAPPED = "call `model.module(...)`"
-_NUMBER = re.compile(r"(?<!local rank )\d+")  # which global rank has that local one is not known here
+_NUMBER = Pattern(r"(?<!local rank )\d+")  # which global rank has that local one is not known here
 _IMPORTS = (ast.Import, ast.ImportFrom)
 _BUILT_IN = frozenset(dir(builtins))
 _DDP_FORWARD = "DistributedDataParallel.forward"

@@ -7,13 +7,13 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import msgspec
 from msgspec import structs
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.collectives.one_rank_values import OneRankValue, one_rank_value
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.slicing.bindings import bindings_of
@@ -31,7 +31,7 @@ from pytracer.analyze.naming import line_in
 from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import PythonFrame
 
-_FLAG = re.compile(r"\bis_(?:\w+_)?(?:main|master|chief)\w*|\bis_global_zero\b")
+_FLAG = Pattern(r"\bis_(?:\w+_)?(?:main|master|chief)\w*|\bis_global_zero\b")
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 # What a progress bar of tqdm counts (tqdm 4.67, std.py): update() and iteration leave it alone where `disable` is true.
 _BARS = frozenset({"tqdm", "trange", "tqdm_notebook", "tnrange"})

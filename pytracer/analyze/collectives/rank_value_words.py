@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ast
-import re
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.collectives.deciding_tests import DRAWN
 from pytracer.analyze.collectives.rank_values import RANK, Compared, RankValue, passed_argument
 from pytracer.analyze.evidence.failing.expressions import as_written, short
@@ -14,11 +14,11 @@ from pytracer.analyze.naming import line_in
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Collective
 
-_FILES = re.compile(
+_FILES = Pattern(
     r"\b(?:torch|json|yaml|pickle|np|numpy|pd|toml)\.\w*(?:load|read)\w*\(|\bopen\(|\bi?glob\w*\(|\blistdir\(|\bread_\w+\(|\biterdir\("
 )
-_HASH = re.compile(r"(?<![\w.])hash\(")
-_ENVIRONMENT = re.compile(r"\benviron\b|\bgetenv\(|\bgethostname\(|\bcpu_count\(|\bmem_get_info\(")
+_HASH = Pattern(r"(?<![\w.])hash\(")
+_ENVIRONMENT = Pattern(r"\benviron\b|\bgetenv\(|\bgethostname\(|\bcpu_count\(|\bmem_get_info\(")
 
 
 def value_words(compared: Compared, found: RankValue, ranks: tuple[int, int], values: tuple[str, str] | None) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import msgspec
 from msgspec import structs
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.collectives.description import place_of
 from pytracer.analyze.collectives.matching import state_of
 from pytracer.analyze.collectives.standing_line import line_of_end
@@ -32,7 +33,7 @@ from pytracer.decode.types.snapshot import Collective
 
 _HOPS = 8
 _LOOPS = (ast.For, ast.AsyncFor)
-RANK = re.compile(r"\b\w*rank\w*\b|\bis_(?:\w+_)?(?:main|master|first|last|chief)\w*|\bmain_process\b", re.IGNORECASE)
+RANK = Pattern(r"\b\w*rank\w*\b|\bis_(?:\w+_)?(?:main|master|first|last|chief)\w*|\bmain_process\b", re.IGNORECASE)
 _READERS = ("len", "print", "int", "float", "list", "min", "max", "sum", "sorted", "argmin", "argmax")
 _OBJECTS = ("scatter_object_list", "gather_object")  # which broadcast and gather sizes first
 _PLACES = {"src": 1, "dst": 1, "tag": 3}

@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
+from pytracer._patterns import Pattern
 from pytracer._text import count_words, shortened
 from pytracer.analyze.collectives.call_sites import Site, calls_of_group, site_of
 from pytracer.analyze.collectives.differing_bounds import EqualHeads
@@ -50,7 +51,7 @@ _SAME_BEGIN = (
 _OF_MODELS = ("parameters", "named_parameters", "buffers", "named_buffers", "modules", "named_modules", "children")
 _UNKNOWN = EqualHeads()
 _LEAVING = (ast.Continue, ast.Return)
-_BY_RANK = re.compile(r"\b\w*rank\w*\b", re.IGNORECASE)
+_BY_RANK = Pattern(r"\b\w*rank\w*\b", re.IGNORECASE)
 
 
 def site_words(site: Site) -> str:

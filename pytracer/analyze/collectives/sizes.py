@@ -6,9 +6,9 @@ Both sizes seen before from that line on both ranks are the same tensors in anot
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator, Sequence
 
+from pytracer._patterns import Pattern
 from pytracer._text import capital, count_words, shortened
 from pytracer.analyze.collectives.model_sizes import unequal_parameter
 from pytracer.analyze.collectives.own_lines import only_call
@@ -32,8 +32,8 @@ Side = tuple[ProcessView, Collective]
 GATHERS = ("all_gather", "all_gather_into_tensor")
 _SECOND = (*GATHERS, "reduce_scatter", "reduce_scatter_tensor")
 _PACKS = ("cat", "concat", "concatenate", "hstack", "_flatten_dense_tensors", "parameters_to_vector")
-_GRADIENT = re.compile(r"\.grad is (?:not )?None")
-_COUNTED = re.compile(r"^(?:(?:list|tuple|dict|set|str) of )?(\d+)$")
+_GRADIENT = Pattern(r"\.grad is (?:not )?None")
+_COUNTED = Pattern(r"^(?:(?:list|tuple|dict|set|str) of )?(\d+)$")
 _LEAST = 3  # smaller numbers are everywhere
 _MOST = 12
 _LONGEST = 60

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator, Mapping
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name
@@ -17,9 +17,7 @@ from pytracer.analyze.evidence.syntax.ranks import comes_alone, one_rank_words
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, spans_body
 from pytracer.analyze.naming import line_in
 
-_CLOCK = re.compile(
-    r"\b(?:time|perf_counter|monotonic|process_time|now|utcnow)\(\)|\b(?:perf_counter|monotonic)_ns\(\)"
-)
+_CLOCK = Pattern(r"\b(?:time|perf_counter|monotonic|process_time|now|utcnow)\(\)|\b(?:perf_counter|monotonic)_ns\(\)")
 
 
 class StopFlag(msgspec.Struct, frozen=True):

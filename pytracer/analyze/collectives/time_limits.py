@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Sequence
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.collectives.description import is_default
 from pytracer.analyze.collectives.matching import GroupMatch
 from pytracer.analyze.collectives.ways import way_to
@@ -18,7 +18,7 @@ from pytracer.analyze.naming import line_in
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Collective
 
-_LIMIT = re.compile(r"(?:Timed out waiting|monitoredBarrier (?:in|after)) (\d+) ?ms")  # gloo's
+_LIMIT = Pattern(r"(?:Timed out waiting|monitoredBarrier (?:in|after)) (\d+) ?ms")  # gloo's
 _BARRIER = "monitored_barrier"  # has a time-out of its own
 
 

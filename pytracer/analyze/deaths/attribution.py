@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.collectives.description import span_words
 from pytracer.analyze.evidence.cuda.cuda_errors import cuda_error
 from pytracer.analyze.evidence.ends.sent_signals import sent_signals
@@ -17,10 +18,10 @@ from pytracer.analyze.view import Death, JobView, ProcessView
 from pytracer.decode.types.snapshot import Collective
 from pytracer.report.job import Evidence
 
-_WATCHDOG = re.compile(r"watchdog|collective operation timeout|ncclCommWatchdog|heartbeat monitor", re.IGNORECASE)
+_WATCHDOG = Pattern(r"watchdog|collective operation timeout|ncclCommWatchdog|heartbeat monitor", re.IGNORECASE)
 # torch 2.13, ProcessGroupWrapper.cpp
 _COMPARED = "Detected mismatch between collectives on ranks."
-_SIZES = re.compile(r"(\d+) vs (\d+)")
+_SIZES = Pattern(r"(\d+) vs (\d+)")
 
 
 def abort_words(view: ProcessView) -> str | None:

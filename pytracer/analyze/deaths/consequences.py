@@ -20,6 +20,7 @@ from itertools import takewhile
 import msgspec
 
 from pytracer._library_files import is_library_file, of_multiprocessing
+from pytracer._patterns import Pattern
 from pytracer._text import time_words
 from pytracer.analyze.deaths.lost_connection import lost_connection, lost_process, lost_rpc
 from pytracer.analyze.deaths.raising_parents import ended_by, raised_beside_ending
@@ -35,30 +36,30 @@ from pytracer.decode.job.identity import runs_agent
 from pytracer.report.job import ExceptionReport, HandledExceptionReport
 
 # Written by gloo, NCCL, TCPStore and sockets when the other end is gone; seen with torch 2.13, see the tests.
-_PEER_GONE = re.compile(
+_PEER_GONE = Pattern(
     r"connection (was )?(closed|reset|refused|aborted)|closed by (the )?peer|reset by peer|broken pipe"
     r"|socket (was )?closed|remote process exited|connection lost"
     r"|read error \[|write error \[|failed to (recv|send)|ncclRemoteError",
     re.IGNORECASE,
 )
-_STORE_ERROR = re.compile(r"(^|\.)DistStoreError$")
+_STORE_ERROR = Pattern(r"(^|\.)DistStoreError$")
 # torch 2.13, TCPStore.cpp; not for the keys of a group's backend: `/default_pg/0//cpu//0/0`.
-_KEY_TIMEOUT = re.compile(r"^wait timeout after \d+ms, keys: (?!.*//[a-z]+//\d+/)")
-PEER_SILENT = re.compile(r"timed out|timeout|failed to pass monitoredBarrier", re.IGNORECASE)
+_KEY_TIMEOUT = Pattern(r"^wait timeout after \d+ms, keys: (?!.*//[a-z]+//\d+/)")
+PEER_SILENT = Pattern(r"timed out|timeout|failed to pass monitoredBarrier", re.IGNORECASE)
 # An exception of c10d: by its type, by what its message names, or by the library that raised it. Other sockets and
 # queues write "timed out" and "connection refused", too.
-_C10D_TYPE = re.compile(r"^(gloo|c10d|c10)::|(^|\.)Dist(Backend|Network|Store|QueueEmpty)?Error$|^torch\.distributed\.")
-_C10D_MESSAGE = re.compile(
+_C10D_TYPE = Pattern(r"^(gloo|c10d|c10)::|(^|\.)Dist(Backend|Network|Store|QueueEmpty)?Error$|^torch\.distributed\.")
+_C10D_MESSAGE = Pattern(
     r"\b(gloo|c10d|NCCL|ncclRemoteError|ncclSystemError|UCC|TCPStore|FileStore|ProcessGroup\w*|torch\.distributed"
     r"|monitoredBarrier)\b"
 )
-_C10D_FILE = re.compile(r"/torch/(distributed/|nn/parallel/distributed\.py)")
+_C10D_FILE = Pattern(r"/torch/(distributed/|nn/parallel/distributed\.py)")
 # Exceptions by which a parent passes on the failure of a child.
-_CHILD_FAILED = re.compile(
+_CHILD_FAILED = Pattern(
     r"ChildFailedError|ProcessExitedException|ProcessRaisedException|CalledProcessError|BrokenProcessPool"
     r"|TerminatedWorkerError|UncompletedJobError|FailedJobError"  # joblib's loky, submitit
 )
-_WORKER_DIED = re.compile(r"DataLoader worker \(pid(?:\(s\))? ([\d, ]+)\)")
+_WORKER_DIED = Pattern(r"DataLoader worker \(pid(?:\(s\))? ([\d, ]+)\)")
 _WATCHDOGS = ("pt_nccl_watchdg", "pt_nccl_heartbt")  # torch 2.13, ProcessGroupNCCL.cpp
 PROMPT = ("fault", "abort")
 # torchrun's agent, mp.spawn, Slurm's KillWait and Kubernetes wait 30 s between SIGTERM and SIGKILL.
@@ -102,7 +103,7 @@ def waited_for_key(view: ProcessView) -> bool:
     return _says(_STORE_ERROR, exception.type or "") and _says(_KEY_TIMEOUT, exception.message or "")
 
 
-def _communication_says(exception: ExceptionReport | HandledExceptionReport | None, pattern: re.Pattern[str]) -> bool:
+def _communication_says(exception: ExceptionReport | HandledExceptionReport | None, pattern: Pattern) -> bool:
     if exception is None or not _says(pattern, exception.message or ""):
         return False
     if _says(_C10D_TYPE, exception.type or "") or _says(_C10D_MESSAGE, exception.message or ""):
@@ -112,7 +113,7 @@ def _communication_says(exception: ExceptionReport | HandledExceptionReport | No
 
 
 @lru_cache(maxsize=4096)
-def _says(pattern: re.Pattern[str], text: str) -> bool:
+def _says(pattern: Pattern, text: str) -> bool:
     """Cached: thousands of ranks end with the same words."""
     return pattern.search(text) is not None
 

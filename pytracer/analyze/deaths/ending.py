@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
-
+from pytracer._patterns import Pattern
 from pytracer.analyze.platform.signals import SIGTERM
 from pytracer.analyze.view import ProcessView, is_handler_frame
 from pytracer.blackbox.schema import REQUEST_SIGNAL
 from pytracer.decode.types.snapshot import Crash, Process, Snapshot
 
 _GRACE_NS = 120_000_000_000  # of a program that handled SIGINT and goes on, the end is another matter
-_LIBC = re.compile(r"(.*/)?libc[.-]")
+_LIBC = Pattern(r"(.*/)?libc[.-]")
 # By these functions a framework ends healthy processes of its own with a bad status: Ray its actors (2.x, core_worker).
 _ORDERLY = ("ray::QuickExit",)
 

@@ -11,13 +11,14 @@ from collections.abc import Iterable
 from itertools import takewhile
 
 from pytracer._library_files import is_library_file, of_multiprocessing
+from pytracer._patterns import Pattern
 from pytracer.analyze.platform.signals import SIGKILL
 from pytracer.analyze.view import Death, ProcessView
 
 _TYPES = ("EOFError", "ConnectionResetError", "ConnectionRefusedError", "BrokenPipeError", "FileNotFoundError")
 _MODULE = of_multiprocessing("connection")
 # TensorPipe's errors, as torch's RPC passes them on (torch 2.13); the process at the other end may raise them, too.
-_RPC_LOST = re.compile(
+_RPC_LOST = Pattern(
     r"\beof\b|connection (?:was )?(?:reset|closed|refused|aborted)|pipe closed|broken pipe", re.IGNORECASE
 )
 _RPC_FILE = "/torch/distributed/rpc/"

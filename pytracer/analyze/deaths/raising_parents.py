@@ -13,6 +13,7 @@ import re
 from collections.abc import Sequence
 
 from pytracer._library_files import is_library_file
+from pytracer._patterns import Pattern
 from pytracer.analyze.deaths.lost_connection import lost_connection, lost_rpc
 from pytracer.analyze.evidence.syntax.loops import loops_around
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, spans_body
@@ -20,8 +21,8 @@ from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import Death, ProcessView, RecordedSender
 from pytracer.report.job import PythonFrame
 
-_OF_TIME = re.compile(r"time[d ]*-?out|\bEmpty$", re.IGNORECASE)
-_EXITS = re.compile(r"\b__a?exit__$")
+_OF_TIME = Pattern(r"time[d ]*-?out|\bEmpty$", re.IGNORECASE)
+_EXITS = Pattern(r"\b__a?exit__$")
 
 
 def raised_beside_ending(parent: Death, children: Sequence[ProcessView], below: Sequence[Death]) -> bool:

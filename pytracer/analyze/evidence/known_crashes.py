@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer._text import function_words
 from pytracer.analyze.evidence.cuda.assertions import kernel_assertion
 from pytracer.analyze.evidence.native.native_stack import functions, own_frames
@@ -19,7 +20,7 @@ from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Process
 from pytracer.report.job import Confidence, Evidence, VerdictClass
 
-_CITED = re.compile(r"[\w.-]+/[\w.-]+#\d+")
+_CITED = Pattern(r"[\w.-]+/[\w.-]+#\d+")
 _KNOWN_AS = {"certain": "known as {}: {}", "likely": "looks like {}: {}", "possible": "possibly {}: {}"}
 _STRENGTH: tuple[Confidence, ...] = ("possible", "likely", "certain")
 _MESSAGE_CHARACTERS = 4000  # the recorder writes no more; an expression may not search a hostile file for ever

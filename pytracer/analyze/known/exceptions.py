@@ -14,6 +14,8 @@ from pathlib import Path
 
 import msgspec
 
+from pytracer._patterns import Pattern
+
 _DIRECTORY = Path(__file__).resolve().parent / "exceptions"
 # Words of one library first, those that many use last.
 _FILES = (
@@ -27,8 +29,8 @@ _FILES = (
 _LONGEST = 80
 _MESSAGE_CHARACTERS = 4000  # the recorder writes no more
 # Expressions that begin with a name try each character of a word: of one of 4,000 that took 43 s.
-_LONG_WORD = re.compile(r"(\S{100})\S+?(\S{100})(?=\s|$)")
-_PLACEHOLDER = re.compile(r"\{(\w+)\}")
+_LONG_WORD = Pattern(r"(\S{100})\S+?(\S{100})(?=\s|$)")
+_PLACEHOLDER = Pattern(r"\{(\w+)\}")
 
 
 class ExceptionEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import operator
-import re
 from itertools import zip_longest
 
+from pytracer._patterns import Pattern
+
 _OPERATORS = {">=": operator.ge, "<=": operator.le, "==": operator.eq, ">": operator.gt, "<": operator.lt}
-_CLAUSE = re.compile(r"\s*(>=|<=|==|>|<)\s*(\d+(?:\.\d+)*)\s*")
-_RELEASE = re.compile(r"\d+(?:\.\d+)*")
+_CLAUSE = Pattern(r"\s*(>=|<=|==|>|<)\s*(\d+(?:\.\d+)*)\s*")
+_RELEASE = Pattern(r"\d+(?:\.\d+)*")
 
 
 def in_range(version: str, wanted: str) -> bool:

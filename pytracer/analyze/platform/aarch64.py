@@ -6,11 +6,11 @@ here the kind follows from the name.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from types import ModuleType
 from typing import Protocol
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.platform.instruction import Instruction, disassembler
 
 _MASK = (1 << 64) - 1
@@ -24,18 +24,18 @@ _IGNORED = 0xFF << 56
 _MOST_BITS = 52
 _REGISTER_BYTES = {"b": 1, "h": 2, "s": 4, "w": 4, "d": 8, "x": 8, "q": 16}
 _ALIASES = {"fp": "x29", "lr": "x30"}
-_READS = re.compile(r"ld(?!add|clr|eor|set|smax|smin|umax|umin)")
-_READ_WRITES = re.compile(r"((ld|st)(add|clr|eor|set|smax|smin|umax|umin)|swp|cas)")
+_READS = Pattern(r"ld(?!add|clr|eor|set|smax|smin|umax|umin)")
+_READ_WRITES = Pattern(r"((ld|st)(add|clr|eor|set|smax|smin|umax|umin)|swp|cas)")
 _NARROW = {"b": 1, "h": 2}
 # Instructions that not every processor has, by the name or the registers; capstone 5 does not know all of them.
 _EXTENSIONS = (
     (
-        re.compile(r"((ld|st)(add|clr|eor|set|smax|smin|umax|umin)|swp|cas)(a|l|al)?[bhp]?\b"),
+        Pattern(r"((ld|st)(add|clr|eor|set|smax|smin|umax|umin)|swp|cas)(a|l|al)?[bhp]?\b"),
         "LSE, the atomics of ARMv8.1",
     ),
-    (re.compile(r"\w+ .*\b[zp]\d+[./]"), "SVE"),
-    (re.compile(r"[us]dot\b"), "dot products of ARMv8.2"),
-    (re.compile(r"bf(dot|mmla|mlalb|mlalt|cvt\w*)\b"), "BF16"),
+    (Pattern(r"\w+ .*\b[zp]\d+[./]"), "SVE"),
+    (Pattern(r"[us]dot\b"), "dot products of ARMv8.2"),
+    (Pattern(r"bf(dot|mmla|mlalb|mlalt|cvt\w*)\b"), "BF16"),
 )
 
 

@@ -6,7 +6,7 @@ end of the block before it, before the beginning of the one after it, or into a 
 
 from __future__ import annotations
 
-import re
+from pytracer._patterns import Pattern
 
 _LIST = "a link in its lists of free blocks is wrong"
 _TOP = "the size of the unused rest of the heap is impossible"
@@ -57,7 +57,7 @@ _TEXTS = (
     (r".*(malloc|arena)\.c:\d+:? .*[Aa]ssertion", _NOTES),
     (r"break adjusted to free malloc space|invalid fastbin entry|top chunk is corrupted", _NOTES),
 )
-_TABLE = tuple((re.compile(pattern), meaning) for pattern, meaning in _TEXTS)
+_TABLE = tuple((Pattern(pattern), meaning) for pattern, meaning in _TEXTS)
 
 
 def explain_text(text: str) -> str | None:

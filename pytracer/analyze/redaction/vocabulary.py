@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import ipaddress
 import os
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from pytracer._patterns import Pattern
 from pytracer.report import job as r
 
 # Variables of `blackbox/environment_names.py` whose value is a host, or a list of hosts.
@@ -27,13 +27,13 @@ _PUBLIC_USERS = frozenset(
 )
 _PUBLIC_HOSTS = frozenset({"localhost", "localhost.localdomain", "ip6-localhost"})
 _INSIDE = (".local", ".internal", ".corp", ".lan", ".intranet", ".private", ".home", ".svc", ".cluster", ".localdomain")
-_HOME = re.compile(r"/(?:home\d*|Users)/([^/\s'\":;,]+)")
-_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(?:([^\s/@'\"]*)@)?(\[[0-9A-Fa-f:]+\]|[A-Za-z0-9._-]+)")
-_NODE_LIST = re.compile(r"([A-Za-z0-9._-]+)(?:\[([0-9,-]+)\])?")
-_PLACEHOLDER = re.compile(r"(?:host|user)-\d+|\*+")  # of a report that was redacted before
+_HOME = Pattern(r"/(?:home\d*|Users)/([^/\s'\":;,]+)")
+_URL = Pattern(r"([A-Za-z][A-Za-z0-9+.-]*)://(?:([^\s/@'\"]*)@)?(\[[0-9A-Fa-f:]+\]|[A-Za-z0-9._-]+)")
+_NODE_LIST = Pattern(r"([A-Za-z0-9._-]+)(?:\[([0-9,-]+)\])?")
+_PLACEHOLDER = Pattern(r"(?:host|user)-\d+|\*+")  # of a report that was redacted before
 _MOST_NODES = 4096
-LIBRARY = re.compile(r"^.*/((?:site-packages|dist-packages|lib/python3\.\d+)/.*)$")
-SYSTEM = re.compile(r"^/(?:usr|lib|lib32|lib64|bin|sbin|etc|proc|sys|dev)(?:/|$)")
+LIBRARY = Pattern(r"^.*/((?:site-packages|dist-packages|lib/python3\.\d+)/.*)$")
+SYSTEM = Pattern(r"^/(?:usr|lib|lib32|lib64|bin|sbin|etc|proc|sys|dev)(?:/|$)")
 
 
 @dataclass

@@ -6,20 +6,21 @@ import os
 import re
 from collections.abc import Callable, Sequence
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.redaction.vocabulary import LIBRARY, SYSTEM, Vocabulary, is_private_address
 from pytracer.blackbox.redaction import redact_text, redact_words
 from pytracer.blackbox.secret_words import MASK, TOKEN_SHAPES
 
 ELSEWHERE = "..."  # for the directories of a path outside the project
 # A secret is announced by one of these, or has a known form; most strings have none and need no closer look.
-_MAY_BE_SECRET = re.compile(
+_MAY_BE_SECRET = Pattern(
     "|".join([r"[:=]", r"--?[A-Za-z]", "(?i:bearer )", *(re.escape(prefix) for prefix, _, _ in TOKEN_SHAPES)])
 )
-_CREDENTIALS = re.compile(r"(://)([^\s/@'\"]+(?:/[^\s@'\"]*)?)(@)(?=[\w\[])")
-_MAIL = re.compile(r"(?<![\w.+-])[\w.+-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*\.[A-Za-z]{2,}(?![\w-])")
-_IPV4 = re.compile(r"(?<![\w.-])\d{1,3}(?:\.\d{1,3}){3}(?![\w-]|\.\d)")
-_IPV6 = re.compile(r"(?<![\w:])(?:[0-9A-Fa-f]{0,4}:){2,7}[0-9A-Fa-f]{0,4}(?![\w:(<])")
-_PATH = re.compile(r"(?:(?<![\w/.~*:<])|(?<=:)|(?<=://))/(?!/)[^\s'\"`:;,()\[\]{}<>|&=?!\\]+")
+_CREDENTIALS = Pattern(r"(://)([^\s/@'\"]+(?:/[^\s@'\"]*)?)(@)(?=[\w\[])")
+_MAIL = Pattern(r"(?<![\w.+-])[\w.+-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*\.[A-Za-z]{2,}(?![\w-])")
+_IPV4 = Pattern(r"(?<![\w.-])\d{1,3}(?:\.\d{1,3}){3}(?![\w-]|\.\d)")
+_IPV6 = Pattern(r"(?<![\w:])(?:[0-9A-Fa-f]{0,4}:){2,7}[0-9A-Fa-f]{0,4}(?![\w:(<])")
+_PATH = Pattern(r"(?:(?<![\w/.~*:<])|(?<=:)|(?<=://))/(?!/)[^\s'\"`:;,()\[\]{}<>|&=?!\\]+")
 _LEAST_SECRET = 6  # characters: shorter ones occur by chance
 
 

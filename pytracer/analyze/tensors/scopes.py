@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
-
 import msgspec
 
-_FSDP = re.compile(r"FSDP::(?P<step>\w+)(?: \((?P<unit>.*?)\))?(?: \[pg=(?P<ranks>\d+)\])?")
-_HOOK = re.compile(r"DDP::comm_hook (?P<hook>.+) \((?P<module>.+) (?P<index>\d+)\)")
-_JOIN = re.compile(r"DDP::join \((?P<module>.+)\)")
+from pytracer._patterns import Pattern
+
+_FSDP = Pattern(r"FSDP::(?P<step>\w+)(?: \((?P<unit>.*?)\))?(?: \[pg=(?P<ranks>\d+)\])?")
+_HOOK = Pattern(r"DDP::comm_hook (?P<hook>.+) \((?P<module>.+) (?P<index>\d+)\)")
+_JOIN = Pattern(r"DDP::join \((?P<module>.+)\)")
 
 
 class UnitStep(msgspec.Struct, frozen=True):

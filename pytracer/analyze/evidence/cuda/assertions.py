@@ -11,13 +11,14 @@ import re
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.known.device_assertions import Meaning, meaning_of
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.journal import DeviceAssertion
 from pytracer.report.job import Evidence
 
 # As libcuda prints it; the function is that of the source, without its arguments.
-_LINE = re.compile(
+_LINE = Pattern(
     r"^(?P<file>.*?):(?P<line>\d+): (?:(?P<function>.*?): )?block: \[(?P<block>[\d,-]+)\], "
     r"thread: \[(?P<thread>[\d,-]+)\] Assertion `(?P<condition>.*?)(?:` failed\.?)?\s*$",
     re.DOTALL,

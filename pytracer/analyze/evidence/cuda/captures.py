@@ -6,11 +6,11 @@ first is the exception that was being handled then, or one that another thread r
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.cuda.cuda_errors import OF_MATH_LIBRARY
 from pytracer.analyze.evidence.cuda.refused_calls import RefusedCall, refused_call
 from pytracer.analyze.evidence.phrases import error_words
@@ -56,8 +56,8 @@ _ADVICE = {
         "End the capture on the thread that began it."
     ),
 }
-_CUDA = re.compile(r"CUDA error: ([^\n]+)")
-_OF_CUDA = re.compile(
+_CUDA = Pattern(r"CUDA error: ([^\n]+)")
+_OF_CUDA = Pattern(
     r"CUDA error|cuDNN error|CU(?:BLAS|DNN|SOLVER|SPARSE)_STATUS_|graph capture|used during capture|not in capture mode"
 )
 

@@ -7,11 +7,11 @@ none of them: its module is looked up in the imports. Which of several calls it 
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterable, Iterator
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import parts, whole
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.recorded import shape_of
@@ -64,7 +64,7 @@ _LAYERS = {
 }
 _OF_FUNCTIONAL = frozenset(_LAYERS.values())  # written in Python, of which no method exists
 _LOSSES = frozenset({"cross_entropy", "nll_loss", "binary_cross_entropy"})
-_LOSS = re.compile(r"loss|criterion")
+_LOSS = Pattern(r"loss|criterion")
 _MODULES = ("torch", "torch.Tensor", "torch.nn.functional")
 _NO_INDEX = (ast.Slice, ast.Constant, ast.Starred, ast.Compare, ast.JoinedStr)
 _CONTAINERS = ("list of", "tuple of", "dict of", "deque of")

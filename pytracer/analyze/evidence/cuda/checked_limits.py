@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Sequence
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.cuda.checked_calls import BRACKETS, CheckedCall
 from pytracer.analyze.evidence.failing.expressions import source, whole
 from pytracer.analyze.evidence.failing.line import FailingLine
@@ -26,7 +26,7 @@ _ALONG = frozenset({
 })  # fmt: skip
 _BELOW_ZERO = frozenset({BRACKETS, "take", "put", "index_fill", "index_put"})  # negative indices count from the end
 _LAYERS = 8
-_VALUES = re.compile(r", (-?\d+)\.\.(-?\d+)$")
+_VALUES = Pattern(r", (-?\d+)\.\.(-?\d+)$")
 
 
 class Limit(msgspec.Struct, frozen=True):

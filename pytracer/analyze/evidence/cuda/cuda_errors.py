@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.cuda.assertions import kernel_assertion
 from pytracer.analyze.view import ProcessView
 
-_TEXT = re.compile(r"CUDA error: ([^\n]+)|Cuda failure(?: \d+)? '([^'\n]+)'")
+_TEXT = Pattern(r"CUDA error: ([^\n]+)|Cuda failure(?: \d+)? '([^'\n]+)'")
 # Of others that call CUDA: only with a reason that is known to be a kernel's.
 # Triton's, those of torch's calls of the driver, and CuPy's and Numba's, which have CUDA's own names before its words.
-_OF_OTHERS = re.compile(
+_OF_OTHERS = Pattern(
     r"(?:Triton Error \[CUDA\]|CUDA driver error|(?:CUDA_ERROR|cudaError)_?\w+(?: \(\d+\))?): ([^\n]+)"
 )
 _ASSERT = "device-side assert triggered"
 _ILLEGAL = "an illegal memory access"
 _MATH_LIBRARIES = "CUBLAS|CUDNN|CUFFT|CUSOLVER|CUSPARSE|CURAND"
-OF_MATH_LIBRARY = re.compile(rf"\b(?:{_MATH_LIBRARIES})_\w+")
+OF_MATH_LIBRARY = Pattern(rf"\b(?:{_MATH_LIBRARIES})_\w+")
 # What calls of libraries return once an assertion has failed: that of the kernel is the reason.
-_OF_LIBRARIES = re.compile(rf"\b((?:{_MATH_LIBRARIES}|CUDA_ERROR|NVRTC)_\w+|unhandled cuda error)")
-_OUT_OF_MEMORY = re.compile(r"^CUDA out of memory|CUDA error: out of memory")
+_OF_LIBRARIES = Pattern(rf"\b((?:{_MATH_LIBRARIES}|CUDA_ERROR|NVRTC)_\w+|unhandled cuda error)")
+_OUT_OF_MEMORY = Pattern(r"^CUDA out of memory|CUDA error: out of memory")
 
 
 class CudaError(msgspec.Struct, frozen=True):

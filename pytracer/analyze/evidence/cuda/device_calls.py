@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.native.native_stack import image_name
 from pytracer.report.job import NativeFrame
 
-_SYSTEM = re.compile(r"(libc|libpthread)[.-]|\[vdso\]|linux-vdso")
-_CUDA = re.compile(r"libcuda(rt)?[.-]")
-_WAITS = re.compile(
+_SYSTEM = Pattern(r"(libc|libpthread)[.-]|\[vdso\]|linux-vdso")
+_CUDA = Pattern(r"libcuda(rt)?[.-]")
+_WAITS = Pattern(
     r"cu(?:da)?(?:(?:Ctx|Device|Stream|Event|Thread)Synchronize|Memcpy(?:DtoH|HtoD|DtoD|Peer|2D|3D|Batch|Async|_)?\w*)\w*"
 )
-_WORKS = re.compile(r"cu(?:da)?(?:Init|Module|Library|Link|Kernel|CtxCreate|DevicePrimaryCtx|Func)\w*")
+_WORKS = Pattern(r"cu(?:da)?(?:Init|Module|Library|Link|Kernel|CtxCreate|DevicePrimaryCtx|Func)\w*")
 
 
 def device_call(native: Sequence[NativeFrame]) -> str | None:

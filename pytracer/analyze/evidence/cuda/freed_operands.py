@@ -5,10 +5,9 @@ FSDP frees a gathered parameter in this way until it is needed again. A kernel t
 
 from __future__ import annotations
 
-import re
-
 from msgspec import structs
 
+from pytracer._patterns import Pattern
 from pytracer._text import list_words
 from pytracer.analyze.evidence.cuda.cuda_errors import CudaError
 from pytracer.analyze.evidence.cuda.gpu_core import FailedLaunch
@@ -22,7 +21,7 @@ from pytracer.decode.types.snapshot import Storage
 from pytracer.report.job import Evidence, PythonFrame
 
 _BELOW = 1 << 40  # no device memory lies below
-_FREES = re.compile(r"\bresize_\(\s*(?:size\s*=\s*)?0\s*\)")
+_FREES = Pattern(r"\bresize_\(\s*(?:size\s*=\s*)?0\s*\)")
 _SHOWN = 3
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.recorded import shape_of
 from pytracer.analyze.view import ProcessView
@@ -19,8 +19,8 @@ from pytracer.decode.types.storages import PythonFrame
 ROUNDS = 8
 _LOOKED_AT = 32768  # blocks
 _MUCH = 0.3  # of the memory in live blocks
-_TENSORS = re.compile(r"(\d+), (\d+) bytes on devices, (\d+) with graph$")
-_CONTAINER = re.compile(r"(?:list|dict|deque|defaultdict|OrderedDict) of (\d+)$")
+_TENSORS = Pattern(r"(\d+), (\d+) bytes on devices, (\d+) with graph$")
+_CONTAINER = Pattern(r"(?:list|dict|deque|defaultdict|OrderedDict) of (\d+)$")
 _RECORDED, _GRAPH = "tensors in ", "graph of "
 _LARGEST_ITEM = 16  # bytes, of complex128
 

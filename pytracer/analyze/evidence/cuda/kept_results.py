@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer._text import count_words, size_words
 from pytracer.analyze.evidence.cuda.growth import Keeper, Repeated, grown_in_rounds, keepers
 from pytracer.analyze.evidence.cuda.stores import ON_HOST, Stored, added_to, only_growing, put_into, sums_up
@@ -20,8 +20,8 @@ from pytracer.analyze.naming import short_file
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.devices import OutOfMemory
 
-_DETACHED = re.compile(r"\bdetach\(|\.data\b")
-_NO_GRAPH = re.compile(r"\bno_grad\b|\binference_mode\b")
+_DETACHED = Pattern(r"\bdetach\(|\.data\b")
+_NO_GRAPH = Pattern(r"\bno_grad\b|\binference_mode\b")
 _LAYER_CALL = "Module._call_impl"
 
 

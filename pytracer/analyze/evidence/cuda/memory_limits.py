@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-import re
 from bisect import bisect_left
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer._text import size_words
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name
@@ -18,10 +18,10 @@ from pytracer.decode.types.devices import OutOfMemory
 
 _UNITS = {"bytes": 0, "KiB": 10, "MiB": 20, "GiB": 30}
 _SIZE = r"(\d+(?:\.\d+)?) (bytes|KiB|MiB|GiB)"
-_CAPACITY = re.compile(rf"total capacity of {_SIZE}|; {_SIZE} total capacity")
-_OWN = re.compile(rf"this process has {_SIZE} memory in use")
-_OTHER = re.compile(rf"\bProcess (\d+) has {_SIZE} memory in use")
-_ALLOWED = re.compile(rf"{_SIZE} allowed")
+_CAPACITY = Pattern(rf"total capacity of {_SIZE}|; {_SIZE} total capacity")
+_OWN = Pattern(rf"this process has {_SIZE} memory in use")
+_OTHER = Pattern(rf"\bProcess (\d+) has {_SIZE} memory in use")
+_ALLOWED = Pattern(rf"{_SIZE} allowed")
 _SETTER = "set_per_process_memory_fraction"
 _MOST = 0.5  # of the device
 
@@ -45,7 +45,7 @@ def device_room(view: ProcessView) -> DeviceRoom:
     )
 
 
-def _first(expression: re.Pattern[str], message: str) -> int | None:
+def _first(expression: Pattern, message: str) -> int | None:
     found = expression.search(message)
     groups = [item for item in found.groups() if item is not None] if found is not None else []
     return _bytes(groups[0], groups[1]) if groups else None

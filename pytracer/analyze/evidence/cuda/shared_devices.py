@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import msgspec
 
 from pytracer._library_files import is_library_file
+from pytracer._patterns import Pattern
 from pytracer._text import shortened, span_words
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
@@ -19,7 +20,7 @@ from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.report.job import PythonFrame
 
-_DUPLICATE = re.compile(r"Duplicate GPU detected")  # NCCL
+_DUPLICATE = Pattern(r"Duplicate GPU detected")  # NCCL
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 _LOCAL_RANKS = ("LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID")
 _LONGEST = 60

@@ -6,13 +6,13 @@ CUDA C in strings, as torch.cuda._compile_kernel, load_inline and CuPy take it, 
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterable, Iterator
 
 import msgspec
 from msgspec import structs
 
 from pytracer._library_files import is_library_file
+from pytracer._patterns import Pattern
 from pytracer._text import shortened
 from pytracer.analyze.evidence.cuda.waiting_loops import waiting_loops
 from pytracer.analyze.evidence.syntax.calls import keyword_value, passed_values
@@ -24,7 +24,7 @@ from pytracer.report.job import Evidence, PythonFrame
 
 _LONGEST = 60
 # A loop that sets what it waits for. atomicCAS(p, 0, 0) only reads.
-_TAKEN = re.compile(r"\batomic(?:CAS|Exch)\w*\((?![^)]*,\s*(\w+)\s*,\s*\1\s*\))|\batomic_(?:cas|xchg)\(")
+_TAKEN = Pattern(r"\batomic(?:CAS|Exch)\w*\((?![^)]*,\s*(\w+)\s*,\s*\1\s*\))|\batomic_(?:cas|xchg)\(")
 
 
 class _Passed(msgspec.Struct, frozen=True):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.ends.keeping_lines import EMPTIES
 from pytracer.analyze.evidence.failing.expressions import short
 from pytracer.analyze.evidence.failing.line import FailingLine
@@ -17,7 +17,7 @@ from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import Scope, scope_of
 from pytracer.analyze.naming import short_file
 
-ON_HOST = re.compile(r"\.item\(|\.tolist\(|\.numpy\(|\.cpu\(|\bfloat\(|\bint\(|\blen\(")
+ON_HOST = Pattern(r"\.item\(|\.tolist\(|\.numpy\(|\.cpu\(|\bfloat\(|\bint\(|\blen\(")
 _FILLS = ("append", "extend", "insert", "appendleft", "add", "update")
 _GROWS = ("append", "extend", "appendleft")
 

@@ -12,36 +12,37 @@ from collections.abc import Iterator, Sequence
 import msgspec
 from msgspec import structs
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.own_code.c_text import without_comments
 
-_FUNCTION = re.compile(
+_FUNCTION = Pattern(
     r"(?P<kind>__global__|__device__)\s(?:[^;{}()]|__launch_bounds__\s*\([^()]*\))*?"
     r"\b(?P<name>\w+)\s*\((?P<parameters>[^(){};]*)\)\s*\{"
 )
-_HOST = re.compile(r"\b(?P<name>\w+)\s*\((?P<parameters>[^(){};]*)\)\s*\{")
+_HOST = Pattern(r"\b(?P<name>\w+)\s*\((?P<parameters>[^(){};]*)\)\s*\{")
 _KEYWORDS = ("if", "for", "while", "switch", "catch")
-_STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"')
-_LOOP = re.compile(r"\b(?:while|for)\s*\(|\bdo\s*\{")
-_CHANGES = re.compile(r"\+\+|--|(?<![=!<>])=(?!=)")
-_CLOCK = re.compile(r"\bclock(?:64)?\s*\(|globaltimer|\bclock\d*\b")
-_COUNTS = re.compile(
+_STRING = Pattern(r'"(?:[^"\\\n]|\\.)*"')
+_LOOP = Pattern(r"\b(?:while|for)\s*\(|\bdo\s*\{")
+_CHANGES = Pattern(r"\+\+|--|(?<![=!<>])=(?!=)")
+_CLOCK = Pattern(r"\bclock(?:64)?\s*\(|globaltimer|\bclock\d*\b")
+_COUNTS = Pattern(
     r"\batomic(?:Add|Sub|Or|And|Xor|Max|Min)\w*\s*\([^;]*,(?!\s*0[uUlLfF.0]*\s*\))|\batomic(?:Inc|Dec)|fetch_\w+"
 )
-_PAUSE = re.compile(r"(?:__\w+|__builtin_\w+)\s*\([^{}]*\)|continue")
-_LOAD = re.compile(r"(?:[\w:]+[\s*&]+)*(?P<into>\w+)\s*=(?!=)(?P<value>[^{}]*)")
-_ASSEMBLY = re.compile(r"(?:asm|__asm__)\b(?:\s*(?:volatile|__volatile__))?\s*\(.*\)", re.DOTALL)
-_LEAVES = re.compile(r"if\s*(?P<condition>\(.*\))\s*\{?\s*(?:break|return)\s*", re.DOTALL)
-_READS = re.compile(r"[*\[]|\batomic|\bload\b|\bld\w*\(|__ld|\bread\w*\(")
+_PAUSE = Pattern(r"(?:__\w+|__builtin_\w+)\s*\([^{}]*\)|continue")
+_LOAD = Pattern(r"(?:[\w:]+[\s*&]+)*(?P<into>\w+)\s*=(?!=)(?P<value>[^{}]*)")
+_ASSEMBLY = Pattern(r"(?:asm|__asm__)\b(?:\s*(?:volatile|__volatile__))?\s*\(.*\)", re.DOTALL)
+_LEAVES = Pattern(r"if\s*(?P<condition>\(.*\))\s*\{?\s*(?:break|return)\s*", re.DOTALL)
+_READS = Pattern(r"[*\[]|\batomic|\bload\b|\bld\w*\(|__ld|\bread\w*\(")
 _ALIAS = r"(?:\b{0}\s*=(?!=)|[\w>*&]\s+{0}\s*\()\s*(?P<value>[^;]*);"
-_READ = re.compile(r"[A-Za-z_]\w*\b(?!\s*\()")
+_READ = Pattern(r"[A-Za-z_]\w*\b(?!\s*\()")
 _WRITES = (
     r"\batomic\w+\s*\(\s*&?\s*{0}\b[^;]*"
     r"|(?:\*\s*|\b){0}\s*(?:\[[^\];]*\])?\s*=(?!=)[^;]*"
     r"|\b{0}\b[^;=]*\.(?:store|fetch_\w+)[^;]*"
 )
-_WORD = re.compile(r"[A-Za-z_]\w*")
-_COMPARES = re.compile(r"(?<![-<>])[<>]=?(?![<>])|[!=]=")
-_AT = re.compile(r"==\s*(\w+)$")
+_WORD = Pattern(r"[A-Za-z_]\w*")
+_COMPARES = Pattern(r"(?<![-<>])[<>]=?(?![<>])|[!=]=")
+_AT = Pattern(r"==\s*(\w+)$")
 _FOREVER = ("", "true", "1")
 
 

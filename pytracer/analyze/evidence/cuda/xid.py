@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer._text import hex_addr, time_words
 from pytracer.analyze.address_space.device_memory import device_words, made_words
 from pytracer.analyze.address_space.lookup import AddressSpace
@@ -22,13 +23,13 @@ from pytracer.analyze.view import JobView, ProcessView
 from pytracer.decode.types.host_counters import KernelLine
 from pytracer.report.job import Evidence
 
-_LINE = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d+)(.*)")
-_WARP = re.compile(r"SM Warp Exception on \([^)]*\): ([\w /-]+)")
+_LINE = Pattern(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d+)(.*)")
+_WARP = Pattern(r"SM Warp Exception on \([^)]*\): ([\w /-]+)")
 _ENDED = 43
-_PID = re.compile(r"pid='?(\d+)")
+_PID = Pattern(r"pid='?(\d+)")
 # Below --gpu-core the driver does not know the fault, nor its address: then both are arbitrary (driver 580.159, H200).
-_ADDRESS = re.compile(r"faulted @ 0x([0-9a-fA-F_]+)(?!.*UNRECOGNIZED_FAULT)")
-_ACCESS = re.compile(r"ACCESS_TYPE_\w*?(READ|WRITE|ATOMIC)")
+_ADDRESS = Pattern(r"faulted @ 0x([0-9a-fA-F_]+)(?!.*UNRECOGNIZED_FAULT)")
+_ACCESS = Pattern(r"ACCESS_TYPE_\w*?(READ|WRITE|ATOMIC)")
 # Lines without a usable pid: how long before the end, and how late the launcher may have read them.
 _BEFORE_NS = 60_000_000_000
 _AFTER_NS = 5_000_000_000

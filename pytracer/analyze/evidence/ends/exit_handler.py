@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer._text import shortened
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.lifetime.where_made import place_of
@@ -32,8 +33,8 @@ from pytracer.report.job import NativeFrame
 _QUOTED = 44
 _STATES = ("PyGILState_Ensure", "PyThreadState_New", "PyEval_AcquireThread", "PyEval_RestoreThread")
 _RUNS = ("__run_exit_handlers", "__run_on_exit", "exit")
-_CALLBACKS = re.compile(r"^(_ctypes|_cffi_backend)\b")
-_OF_CALLBACK = re.compile(r"^(_ctypes|_cffi_backend|libffi)\b")
+_CALLBACKS = Pattern(r"^(_ctypes|_cffi_backend)\b")
+_OF_CALLBACK = Pattern(r"^(_ctypes|_cffi_backend|libffi)\b")
 _GIVES = ("atexit", "on_exit")
 _RUNNING = ("Py_FinalizeEx", "_PyEval_EvalFrameDefault")  # the interpreter is there
 

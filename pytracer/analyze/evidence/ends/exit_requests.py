@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 import difflib
-import re
 from collections.abc import Sequence
 
 from pytracer._library_files import is_library_file
+from pytracer._patterns import Pattern
 from pytracer._text import message_words
 from pytracer.analyze.evidence.ends.exit_calls import may_have_printed, printed_before
 from pytracer.analyze.evidence.ends.exit_condition import exit_condition, frames_below_condition
@@ -29,7 +29,7 @@ READ_ARGUMENTS = (
     "unknown, misspelt or lacks its value). Compare the options of the launch script with `--help`; "
     "torch.distributed.launch adds --local-rank; torchrun sets LOCAL_RANK instead."
 )
-_ARGUMENTS = re.compile(r"/(argparse|optparse|click/\w+|docopt|fire/\w+|tyro/\w+|hydra/_internal/\w+)\.py$")
+_ARGUMENTS = Pattern(r"/(argparse|optparse|click/\w+|docopt|fire/\w+|tyro/\w+|hydra/_internal/\w+)\.py$")
 _FETCHER = "/torch/utils/data/_utils/fetch.py"
 _SHORTEST = 3  # of an option
 _QUIET = ("SystemExit", "KeyboardInterrupt", "GeneratorExit")

@@ -8,13 +8,13 @@ this is unsafe." and calls raise(SIGTERM). The compiler makes that a jump, so th
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
 
 from pytracer._library_files import is_library_file
+from pytracer._patterns import Pattern
 from pytracer._text import capital, shortened
 from pytracer.analyze.evidence.ends.sent_signals import deadly_signal
 from pytracer.analyze.evidence.native.native_stack import image_name, own_frames
@@ -32,7 +32,7 @@ from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import PythonFrame
 
-_LIBC = re.compile(r"(libc|libpthread)[.-]")
+_LIBC = Pattern(r"(libc|libpthread)[.-]")
 _POOL = "omppool."
 _NEAR, _LONGEST = 8, 60
 _SPAWN: dict[Starter, str] = {

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer._text import shortened
 from pytracer.analyze.evidence.exceptions.name_origins import follow
 from pytracer.analyze.evidence.syntax.imports import imported_as
@@ -18,9 +18,9 @@ from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
 from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import PythonFrame
 
-_GIVEN = re.compile(r"\bnext\(\s*([A-Za-z_]\w*)\s*[,)]")
-_LOOP = re.compile(r"^(?:async )?for .+? in (.+):$")
-_NAMES = re.compile(r"\b[A-Za-z_]\w*\b(?!\()")
+_GIVEN = Pattern(r"\bnext\(\s*([A-Za-z_]\w*)\s*[,)]")
+_LOOP = Pattern(r"^(?:async )?for .+? in (.+):$")
+_NAMES = Pattern(r"\b[A-Za-z_]\w*\b(?!\()")
 _QUOTED = 60
 _CYCLE = "itertools.cycle"
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-import re
 
 import msgspec
 
 from pytracer._library_files import is_library_file
+from pytracer._patterns import Pattern
 from pytracer._text import function_words, shortened
 from pytracer.analyze.deaths.ending import ending_in_mid_work
 from pytracer.analyze.evidence.native.fault_function import is_of_own_image
@@ -23,11 +23,11 @@ from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import NativeFrame, PythonFrame
 
-LIBC = re.compile(r"libc[.-]")
-_PYTHON = re.compile(r"(lib)?python\d|_ctypes|libffi")  # the interpreter, and its way into foreign functions
+LIBC = Pattern(r"libc[.-]")
+_PYTHON = Pattern(r"(lib)?python\d|_ctypes|libffi")  # the interpreter, and its way into foreign functions
 _OF_SYSTEM = ("/usr/", "/lib/", "/lib64/", "/opt/")
-_CALL = re.compile(r"\b_?_?[eE]xit\s*\(")
-_IF = re.compile(r"\bif\s*(?:constexpr\s*)?$")
+_CALL = Pattern(r"\b_?_?[eE]xit\s*\(")
+_IF = Pattern(r"\bif\s*(?:constexpr\s*)?$")
 _LONGEST = 60
 
 

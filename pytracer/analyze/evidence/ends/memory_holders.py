@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer._text import capital, count_words, hex_addr, size_words
 from pytracer.analyze.evidence.ends.keeping_iterators import KeepingIterator, keeping_iterator
 from pytracer.analyze.evidence.ends.keeping_lines import KeepingLine, keeping_line
@@ -38,7 +38,7 @@ _HEAVY_BYTES = 100 << 20
 _WORTH_A_LOOK = 16 << 20  # bytes: less does not bring a process to its limit
 _SEVERAL = 16  # storages of one line: they pile up
 _PILE = 0.4  # of the most that one line holds
-_BATCH = re.compile(r"\[(\d+), \d+[\d, ]*\] \w*float\d*")
+_BATCH = Pattern(r"\[(\d+), \d+[\d, ]*\] \w*float\d*")
 _MANY_SAMPLES = 1000  # in the first dimension
 _SAMPLE_BYTES = 4096  # less is no activation of a layer
 _SMALLER_BATCHES = (
@@ -46,8 +46,8 @@ _SMALLER_BATCHES = (
     "torch.no_grad(), and add up the results."
 )
 _WORTH_SHARE = 0.05  # of what the process holds in all
-_ASKED = re.compile(r"you tried to allocate (\d{1,19}) bytes")
-_FAILED = re.compile(
+_ASKED = Pattern(r"you tried to allocate (\d{1,19}) bytes")
+_FAILED = Pattern(
     r"DefaultCPUAllocator: (can't allocate|not enough) memory|std::bad_alloc|Unable to allocate .* for an array"
 )
 

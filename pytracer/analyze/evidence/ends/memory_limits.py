@@ -14,6 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from pytracer._library_files import is_library_file
+from pytracer._patterns import Pattern
 from pytracer._text import shortened, size_words
 from pytracer.analyze.evidence.ports.numbers import Ports
 from pytracer.analyze.evidence.slicing.slice import Slice
@@ -30,7 +31,7 @@ from pytracer.analyze.view import JobView, ProcessView, RecordedSender
 from pytracer.report.job import Evidence, PythonFrame
 
 # What measures memory of a process, a group of them, or the machine: psutil, resource, /proc and cgroups.
-_MEASURES = re.compile(
+_MEASURES = Pattern(
     r"memory_(?:full_)?info|memory_percent|(?:virtual|swap)_memory|maxrss|\b(?:rss|pss|uss|vms)\b|vmrss|meminfo|"
     r"\bstatm\b|smaps|memory\.(?:current|usage_in_bytes|peak|stat)",
     re.IGNORECASE,

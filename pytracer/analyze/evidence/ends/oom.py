@@ -7,18 +7,18 @@ it is the victim's own cgroup, or the machine.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.platform.signals import SIGKILL
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.decode.types.host_counters import Counters, KernelLine, MemoryGroup, SeenProcess, Witness
 from pytracer.report.job import Confidence
 
-_KILLED = re.compile(r"Killed process (\d+) \(|oom-kill:.*,pid=(\d+)|oom_reaper: reaped process (\d+)")
+_KILLED = Pattern(r"Killed process (\d+) \(|oom-kill:.*,pid=(\d+)|oom_reaper: reaped process (\d+)")
 
 
 class LogTrace(msgspec.Struct, frozen=True):

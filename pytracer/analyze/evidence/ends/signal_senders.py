@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from itertools import pairwise
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer._started_package import program_name
 from pytracer._text import time_words
 from pytracer.analyze.evidence.ends.sent_signals import Sent, deadly_signal, sent_signals
@@ -18,7 +18,7 @@ from pytracer.analyze.view import JobView, ProcessView, RecordedSender
 from pytracer.decode.job.identity import runs_agent
 from pytracer.report.job import Evidence
 
-_SLURMSTEPD = re.compile(r"(.*/)?slurmstepd\b")
+_SLURMSTEPD = Pattern(r"(.*/)?slurmstepd\b")
 
 
 def knows_sender(view: ProcessView) -> bool:

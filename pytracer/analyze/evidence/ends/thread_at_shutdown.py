@@ -7,12 +7,12 @@ the program that make threads.
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
 import msgspec
 
 from pytracer._library_files import is_library_file
+from pytracer._patterns import Pattern
 from pytracer._text import shortened
 from pytracer.analyze.evidence.native.aborts import aborted_at_shutdown
 from pytracer.analyze.evidence.native.native_stack import functions
@@ -30,7 +30,7 @@ _LONGEST = 50
 _MOST_FILES = 4
 _POOLS = ("ThreadPool", "ThreadPoolExecutor", "start_new_thread", "run_in_executor", "to_thread")
 _ROUNDS = (ast.For, ast.AsyncFor, ast.While, ast.ListComp)
-_OPERATOR = re.compile(r"torch::autograd::THPVariable_(\w+)\(")  # Tensor's methods, and torch's functions
+_OPERATOR = Pattern(r"torch::autograd::THPVariable_(\w+)\(")  # Tensor's methods, and torch's functions
 _PYTHON = "_PyEval_EvalFrame"
 _DAEMONS = ("self.daemon", "daemon")
 _ENDS = "A daemon thread may not be inside torch when the interpreter shuts down. The work of the main thread was done."

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer._text import count_words, shortened
 from pytracer.analyze.evidence.ends.keeping_lines import EMPTIES, stored
 from pytracer.analyze.evidence.slicing.calls import argument_of
@@ -26,7 +27,7 @@ from pytracer.analyze.naming import line_in, short_file
 from pytracer.analyze.view import JobView, ProcessView
 
 _GETTERS = ("__getitem__", "__getitems__", "__iter__")
-_MEMORY = re.compile(r"memory|\b(?:rss|pss|uss|vms)\b|meminfo|statm", re.IGNORECASE)
+_MEMORY = Pattern(r"memory|\b(?:rss|pss|uss|vms)\b|meminfo|statm", re.IGNORECASE)
 # Methods and functions that share what they are given, or that is made by them, with other processes.
 _SHARES = frozenset({"share_memory_", "move_to_shared_memory"})
 _ARRAYS = frozenset({"zeros", "empty", "ones", "full", "zeros_like", "empty_like"})

@@ -6,10 +6,9 @@ sender nobody listens there: the file that is "not found" is that socket.
 
 from __future__ import annotations
 
-import re
-
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer._text import list_words
 from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.failing.line import FailingLine, failing_line
@@ -24,7 +23,7 @@ from pytracer.analyze.kin import children_of
 from pytracer.analyze.naming import LineWords, name_words
 from pytracer.analyze.view import JobView, ProcessView
 
-_SHARER = re.compile(r"/multiprocess(?:ing)?/resource_sharer\.py$")
+_SHARER = Pattern(r"/multiprocess(?:ing)?/resource_sharer\.py$")
 _GONE = ("FileNotFoundError", "ConnectionRefusedError", "ConnectionResetError", "EOFError")
 _SHOWN = 2
 

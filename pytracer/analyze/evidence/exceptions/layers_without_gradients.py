@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Sequence
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer._text import list_words
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.names import variable
@@ -16,7 +16,7 @@ from pytracer.analyze.evidence.syntax.scopes import own_nodes
 from pytracer.analyze.naming import short_file
 from pytracer.analyze.view import ProcessView
 
-_OFF = re.compile(r"\b(?:no_grad|inference_mode)\b|set_grad_enabled\((?:mode=)?False\)")
+_OFF = Pattern(r"\b(?:no_grad|inference_mode)\b|set_grad_enabled\((?:mode=)?False\)")
 
 
 class Ungraded(msgspec.Struct, frozen=True):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
+from pytracer._patterns import Pattern
 from pytracer._text import time_words
 from pytracer.analyze.deaths.ending import asked_to_end
 from pytracer.analyze.kin import children_of
@@ -13,7 +13,7 @@ from pytracer.analyze.view import JobView, ProcessView
 from pytracer.report.job import Evidence
 
 _FILE = "/torch/utils/data/dataloader.py"
-_TIMED_OUT = re.compile(r"DataLoader timed out after (\d+) seconds?")  # torch 2.13, utils/data/dataloader.py
+_TIMED_OUT = Pattern(r"DataLoader timed out after (\d+) seconds?")  # torch 2.13, utils/data/dataloader.py
 
 
 def loader_timeout(view: ProcessView) -> str | None:

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 import msgspec
 
 from pytracer._library_files import is_library_file
+from pytracer._patterns import Pattern
 from pytracer._text import shortened
 from pytracer.analyze.evidence.slicing.calls import argument_of, call_of
 from pytracer.analyze.evidence.syntax.bindings import OR, binding
@@ -38,17 +39,17 @@ from pytracer.report.job import ExceptionReport, PythonFrame
 _MOST = 2
 _HOPS = 4  # callers that a value is followed through
 _QUOTED = 50
-_NUMBER = re.compile(r"(?<![\w.])-?\d+(?![\w.])")
-_NOT_FINITE = re.compile(r"(?:^|\s)-?(?:nan|inf)$")
-_EMPTY = re.compile(r"^\w+ of 0$|\[(?:\d+, )*0[,\]]")
-_LOOK_UP = re.compile(r"\b(?:Key|Index)Error$")
-EMPTY_MESSAGE = re.compile(
+_NUMBER = Pattern(r"(?<![\w.])-?\d+(?![\w.])")
+_NOT_FINITE = Pattern(r"(?:^|\s)-?(?:nan|inf)$")
+_EMPTY = Pattern(r"^\w+ of 0$|\[(?:\d+, )*0[,\]]")
+_LOOK_UP = Pattern(r"\b(?:Key|Index)Error$")
+EMPTY_MESSAGE = Pattern(
     r"pop from (?:an )?empty|popitem\(\): dictionary is empty|empty sequence|iterable argument is empty|empty range"
     r"|non-empty (?:list|TensorList)|zero-size array|no elements|input\.numel\(\) == 0|non-zero size"
     r"|with size 0\b|num_samples=0|at least one array|at least one data point|from an empty"
 )
-_OF_NOTHING = re.compile(r"(?:IndexError|KeyError|ZeroDivisionError|StopIteration|StatisticsError)$")
-_NOTHING = re.compile(r"\b(?:empty|zero|0|no|none|nothing|length|unpack|index|range)\b", re.IGNORECASE)
+_OF_NOTHING = Pattern(r"(?:IndexError|KeyError|ZeroDivisionError|StopIteration|StatisticsError)$")
+_NOTHING = Pattern(r"\b(?:empty|zero|0|no|none|nothing|length|unpack|index|range)\b", re.IGNORECASE)
 USED_UP = ", used up"  # as the recorder writes of an iterator
 _SMALL = 2  # 0 and 1 are in every message and shape
 

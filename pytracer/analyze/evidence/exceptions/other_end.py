@@ -5,9 +5,9 @@ Not those that may be about a timeout, a name of a host or the number of a proce
 
 from __future__ import annotations
 
-import re
+from pytracer._patterns import Pattern
 
-_OF_OTHER_END = re.compile(
+_OF_OTHER_END = Pattern(
     r"(?:^|\.)(?:AuthenticationError|EOFError|\w*Connection\w*Error|BrokenPipeError"
     r"|BrokenProcessPool|BrokenThreadPool|ChildProcessError|RemoteDisconnected|IncompleteRead"
     r"|Dist(?:Network|Store)Error|SSLError)$"

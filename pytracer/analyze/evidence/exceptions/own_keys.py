@@ -7,12 +7,12 @@ process's number. A rank may send the others what it has drawn: where it may hav
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator, Mapping
 
 import msgspec
 from msgspec import structs
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.own_values import STORE_SETS, OwnValue, OwnValues, is_handed_out, iter_spots
@@ -24,7 +24,7 @@ from pytracer.analyze.evidence.syntax.scopes import scope_of
 from pytracer.analyze.naming import line_in
 from pytracer.analyze.view import JobView, ProcessView
 
-_TIMEOUT = re.compile(r"wait timeout after \d+ ?ms, keys: |Timeout waiting for key")
+_TIMEOUT = Pattern(r"wait timeout after \d+ ?ms, keys: |Timeout waiting for key")
 _WAITS = ("wait", "get", "multi_get")
 _DEEPEST = 6
 _PREFIX = 2  # arguments of PrefixStore

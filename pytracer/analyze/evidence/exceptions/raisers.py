@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Sequence
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.exceptions.name_origins import sample_number
 from pytracer.analyze.evidence.exceptions.reraised import OF_POOL, Reraised, reason_within
 from pytracer.analyze.kin import children_of
@@ -18,10 +18,10 @@ from pytracer.decode.types.journal import UncaughtException
 from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import ExceptionReport, PythonFrame
 
-_WORKER = re.compile(r"DataLoader worker process (\d+)$")
+_WORKER = Pattern(r"DataLoader worker process (\d+)$")
 _FETCHER, _COLLATE = "torch/utils/data/_utils/fetch.py", "torch/utils/data/_utils/collate.py"
 _GETTERS = ("__getitem__", "__getitems__")
-_ENTRY = re.compile(r"at entry (\d+)\.?$")
+_ENTRY = Pattern(r"at entry (\d+)\.?$")
 _FEW = 16  # samples that a line can list
 
 

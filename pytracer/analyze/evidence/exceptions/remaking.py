@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import ast
-import re
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer._text import list_words, shortened
 from pytracer.analyze.evidence.syntax.error_classes import ErrorConstructor
 from pytracer.analyze.naming import LineWords, line_in
 
 # CPython 3.10 has the class before it; 3.9 does not.
-CALLED = re.compile(r"^(?:([\w.<>]+)\.)?__init__\(\) (?:missing|takes|got) ")
+CALLED = Pattern(r"^(?:([\w.<>]+)\.)?__init__\(\) (?:missing|takes|got) ")
 _LONGEST = 50
 
 

@@ -9,30 +9,31 @@ from collections.abc import Sequence
 import msgspec
 
 from pytracer._library_files import is_library_file
+from pytracer._patterns import Pattern
 from pytracer._text import uncapital
 from pytracer.analyze.evidence.exceptions.telling import has_facts, telling_words
 from pytracer.report.job import ExceptionReport, HandledExceptionReport, PythonFrame
 
 # torch._utils.ExceptionWrapper and torch.multiprocessing.spawn, and what Python prints of a traceback.
-_WHERE = re.compile(r"^Caught \w+ (in [^\n]{1,120}?)\.\n|^\s*-- (Process \d+) terminated with the following error:")
+_WHERE = Pattern(r"^Caught \w+ (in [^\n]{1,120}?)\.\n|^\s*-- (Process \d+) terminated with the following error:")
 _HEAD = "Traceback (most recent call last):\n"
-_FRAME = re.compile(r'^ *File "([^"\n]{1,1000})", line (\d{1,9}), in (\S{1,200})$', re.MULTILINE)
-_RAISED = re.compile(r"^([A-Za-z_][\w.]*)(?:: (.*))?$")
+_FRAME = Pattern(r'^ *File "([^"\n]{1,1000})", line (\d{1,9}), in (\S{1,200})$', re.MULTILINE)
+_RAISED = Pattern(r"^([A-Za-z_][\w.]*)(?:: (.*))?$")
 # Ray 2.x: RayTaskError, also inside the text of ray.train.WorkerGroupError. It has coloured the name since 2.0.
-_COLOUR = re.compile(r"\x1b\[[\d;]*m")
-_RAY = re.compile(r"^(ray::[^\n]{1,200}?\(\)) \(pid=(\d{1,9}), ", re.MULTILINE)
+_COLOUR = Pattern(r"\x1b\[[\d;]*m")
+_RAY = Pattern(r"^(ray::[^\n]{1,200}?\(\)) \(pid=(\d{1,9}), ", re.MULTILINE)
 
 
 # Any other text with a traceback; torch.distributed.checkpoint's CheckpointException has one of each rank that failed.
-_WITHIN = re.compile(r"^Traceback \(most recent call last\):(?: \(RANK (\d{1,9})\))?[ ]*$", re.MULTILINE)
-_NEXT = re.compile(r"^(?:Traceback \(most recent call last\)|The above exception was|During handling of the above)")
+_WITHIN = Pattern(r"^Traceback \(most recent call last\):(?: \(RANK (\d{1,9})\))?[ ]*$", re.MULTILINE)
+_NEXT = Pattern(r"^(?:Traceback \(most recent call last\)|The above exception was|During handling of the above)")
 
 # ray.train.WorkerGroupError (2.60, train/v2/_internal/execution/worker_group/poll.py), of each rank, or of all alike.
-_RAY_TRAIN = re.compile(r"^\[Rank ([\d,]{1,200}) Error Snippet\]:\n", re.MULTILINE)
+_RAY_TRAIN = Pattern(r"^\[Rank ([\d,]{1,200}) Error Snippet\]:\n", re.MULTILINE)
 
 
 # What a library looks up and catches: no reason of its later errors.
-_BUILT_IN = re.compile(
+_BUILT_IN = Pattern(
     r"^(?:KeyError|IndexError|AttributeError|ImportError|ModuleNotFoundError|StopIteration|TypeError|NameError)$"
 )
 # What loading raises of a worker that died while it sent.

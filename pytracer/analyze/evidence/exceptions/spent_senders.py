@@ -7,11 +7,11 @@ an EOFError. The sender records its own OSError, with the limit and what its des
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.limits.numbers import recorded_numbers
 from pytracer.analyze.evidence.limits.words import limit_reason
 from pytracer.analyze.evidence.phrases import error_words
@@ -22,9 +22,9 @@ from pytracer.analyze.view import JobView, ProcessView
 from pytracer.decode.types.journal import UncaughtException
 from pytracer.report.job import Evidence, ExceptionReport, PythonFrame
 
-_SHARER = re.compile(r"/multiprocess(?:ing)?/resource_sharer\.py$")
+_SHARER = Pattern(r"/multiprocess(?:ing)?/resource_sharer\.py$")
 _LOST = ("EOFError", "ConnectionResetError", "BrokenPipeError")
-_FILES = re.compile(r"Too many open files")
+_FILES = Pattern(r"Too many open files")
 _STRATEGY = " torch.multiprocessing.set_sharing_strategy() does not help: these are no tensors."
 _BEFORE_NS, _AFTER_NS = 5_000_000_000, 2_000_000_000  # it records that while the receiver already ends
 

@@ -7,12 +7,12 @@ store ends, whoever still works. The error that others then get reads like one o
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Mapping
 
 import msgspec
 
 from pytracer._library_files import is_library_file
+from pytracer._patterns import Pattern
 from pytracer._text import capital, time_words
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on, keyword_value
@@ -22,13 +22,13 @@ from pytracer.analyze.view import JobView, ProcessView
 from pytracer.report.job import PythonFrame
 
 # torch 2.13, TCPStore.cpp and socket.cpp.
-_LOST = re.compile(r"Broken pipe|Connection reset|Connection was likely closed|failed to (?:send|recv|read)|recvValue")
+_LOST = Pattern(r"Broken pipe|Connection reset|Connection was likely closed|failed to (?:send|recv|read)|recvValue")
 _ERRORS = ("DistNetworkError", "DistStoreError")
 _CALLS = frozenset(
     ("add", "append", "check", "compare_set", "delete_key", "get", "multi_get", "multi_set", "num_keys", "queue_pop")
     + ("queue_push", "set", "wait")
 )
-_RANK_0 = re.compile(r"\(?(?:not[\w.]*rank\w*|[\w.]*rank\w*(?:\(\))?==0|[\w.]*(?:main|master)\w*(?:\(\))?)\)?")
+_RANK_0 = Pattern(r"\(?(?:not[\w.]*rank\w*|[\w.]*rank\w*(?:\(\))?==0|[\w.]*(?:main|master)\w*(?:\(\))?)\)?")
 _PLACE = 3  # of is_master among TCPStore's arguments
 
 

@@ -9,53 +9,54 @@ from __future__ import annotations
 
 import re
 
+from pytracer._patterns import Pattern
 from pytracer._printable import without_styling
 from pytracer._text import message_words
 from pytracer.analyze.evidence.failing.own_advice import advises
 
 _TORCHSCRIPT = "The following operation failed in the TorchScript interpreter"
-_INNER = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception): (?!The following operation failed)(.+)", re.MULTILINE)
-_NOISE = re.compile(
+_INNER = Pattern(r"^(?:\w+\.)*\w*(?:Error|Exception): (?!The following operation failed)(.+)", re.MULTILINE)
+_NOISE = Pattern(
     r"^\[enforce fail at [\w./]+:\d+\] [^.]{0,40}\. "  # of torch's allocator
     r"|^Consider annotating your code using torch\._check\*\(\)\. | \(unhinted: [^\n]*$"  # of torch.compile
     r"| in: /\S+?\.(?:cpp|cu|h):\d+(?=,)| For (?:more|further) information, [^\n]*"
     r"|(?: because of the following error)? \(look up to see its traceback\)",
     re.MULTILINE,
 )
-_BACKTRACE = re.compile(r"^(?:Exception raised from |C\+\+ CapturedTraceback:|frame #0: )", re.MULTILINE)
+_BACKTRACE = Pattern(r"^(?:Exception raised from |C\+\+ CapturedTraceback:|frame #0: )", re.MULTILINE)
 _WRAPPED = 4  # lines of a sentence
 _LINES, _LONGEST, _HEAD = 80, 400, 70
 _ENOUGH = 3
-_SENTENCE = re.compile(r"(?<=[a-z)\]`'\"][.!])\s+(?=[A-Z`'\"])|(?<=exception occurred :) (?=\()")
-_BULLET = re.compile(r"^(?:[-*•] |\(\d+\) |>+ )\s*")
-_RULE = re.compile(r"^\W*$|^#+ |^\[\.\.\.\]$")
-_NESTED = re.compile(r"^\((['\"])(?P<message>.+?)\1,?\)\.?$")
-_SUBJECT = re.compile(r"^[\w.]+$")  # of pydantic: the name of a field, above what is wrong with it
-_OPTION = re.compile(r"^\w+\s?[:=]")
-_PLACE = re.compile(r'^in "[^"]+", line \d+')
-_AFTER_REASON = re.compile(
+_SENTENCE = Pattern(r"(?<=[a-z)\]`'\"][.!])\s+(?=[A-Z`'\"])|(?<=exception occurred :) (?=\()")
+_BULLET = Pattern(r"^(?:[-*•] |\(\d+\) |>+ )\s*")
+_RULE = Pattern(r"^\W*$|^#+ |^\[\.\.\.\]$")
+_NESTED = Pattern(r"^\((['\"])(?P<message>.+?)\1,?\)\.?$")
+_SUBJECT = Pattern(r"^[\w.]+$")  # of pydantic: the name of a field, above what is wrong with it
+_OPTION = Pattern(r"^\w+\s?[:=]")
+_PLACE = Pattern(r'^in "[^"]+", line \d+')
+_AFTER_REASON = Pattern(
     r"^(?:(?:The )?(?:[Oo]riginal|[Ll]ast|[Rr]oot) (?:error|cause|exception)(?: was)?"
     r"|Reason|Cause|(?:\w*Unpickler|fatal) error|<class '[\w.]*(?:Error|Exception)'>)\s*:\s*(?P<reason>.*)"
 )
-_MARKED = re.compile(
+_MARKED = Pattern(
     r"^(?:\w+\.)*\w+(?:Error|Exception)(?:\(|: )|(?:^|: )(?:fatal )?error: |^because\b|^But your\b|^Caused by\b"
 )
-_OPPOSED = re.compile(
+_OPPOSED = Pattern(
     r"\b(?:expected|got|but|instead|requires?|required|actual|mismatch(?:ed)?|differs?|must|specialized|not found"
     r"|no such|missing|unexpected|undefined|unable|cannot|can't|not allowed|(?:is|are|was|were) not|not in|has no"
     r"|no module|unsupported|not supported|undeclared|refused|denied|invalid|exceed(?:s|ed|ing)"
     r"|(?:do|does|did)(?: not|n't))\b",
     re.IGNORECASE,
 )
-_FACT = re.compile(r"\d|['\"`][^'\"`]+['\"`]|\w\.\w|\w_\w|\[[^\]]*\]")
-_ELSEWHERE = re.compile(
+_FACT = Pattern(r"\d|['\"`][^'\"`]+['\"`]|\w\.\w|\w_\w|\[[^\]]*\]")
+_ELSEWHERE = Pattern(
     r"https?://|^(?:Hint|Note|See|For more|For further|For debugging|Refer|Search for|Compile with|Set |Next steps"
     r"|If you|This (?:error|behaviou?r|could|may|might|is (?:usually|often|likely))|You can|IMPORTANT|PLEASE"
     r"|Developer debug context|Suggested fix|Command:|File \")|^(?:g\+\+|gcc|c\+\+|clang|nvcc|cc|ninja:|FAILED:)",
     re.IGNORECASE,
 )
-_HEDGED = re.compile(r"^(?:perhaps|maybe|probably|possibly|this may)\b|\bmight\b|\blikely\b", re.IGNORECASE)
-_ANNOUNCES = re.compile(
+_HEDGED = Pattern(r"^(?:perhaps|maybe|probably|possibly|this may)\b|\bmight\b|\blikely\b", re.IGNORECASE)
+_ANNOUNCES = Pattern(
     r":$|\b(?:fail(?:ed|ures?)|errors?|exceptions?|violated|invalid|while|not close|not equal|stopped|could not"
     r"|couldn't|unable|cannot|can't)\b",
     re.IGNORECASE,

@@ -7,11 +7,11 @@ multiprocessing itself starts. A descriptor of a tensor, queue or lock goes by s
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.behind import Behind
 from pytracer.analyze.kin import on_one_machine, parent_of
 from pytracer.analyze.naming import name_words
@@ -20,10 +20,10 @@ from pytracer.decode.job.identity import runs_agent
 from pytracer.decode.types.journal import UncaughtException
 from pytracer.report.job import Evidence, PythonFrame
 
-_TYPE = re.compile(r"(?:^|\.)AuthenticationError$")
-_REFUSED = re.compile(r"^digest (?:sent was rejected|received was wrong)")
-_CONNECTION = re.compile(r"/multiprocess(?:ing)?/connection\.py$")
-_SHARER = re.compile(r"/multiprocess(?:ing)?/resource_sharer\.py$")
+_TYPE = Pattern(r"(?:^|\.)AuthenticationError$")
+_REFUSED = Pattern(r"^digest (?:sent was rejected|received was wrong)")
+_CONNECTION = Pattern(r"/multiprocess(?:ing)?/connection\.py$")
+_SHARER = Pattern(r"/multiprocess(?:ing)?/resource_sharer\.py$")
 _AROUND_NS = 3_000_000_000
 _KEY = "multiprocessing.current_process().authkey"
 
@@ -119,5 +119,5 @@ def _refused(sharer: ProcessView, raised_ns: int) -> bool:
     )
 
 
-def _is_of(stack: list[PythonFrame], pattern: re.Pattern[str]) -> bool:
+def _is_of(stack: list[PythonFrame], pattern: Pattern) -> bool:
     return any(pattern.search(frame.file or "") for frame in stack)

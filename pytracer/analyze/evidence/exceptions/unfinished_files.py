@@ -14,6 +14,7 @@ from itertools import takewhile
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer._text import capital, size_words
 from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.failing.expressions import source
@@ -33,7 +34,7 @@ from pytracer.report.job import ExceptionReport, PythonFrame
 _FRESH = 60  # seconds since it was changed
 _FRAMES = 8
 _MOST_INPUTS = 64
-_OF_PROCESS = re.compile(r"rank|environ|getenv|pid|hostname|argv|uuid|current_process|worker", re.IGNORECASE)
+_OF_PROCESS = Pattern(r"rank|environ|getenv|pid|hostname|argv|uuid|current_process|worker", re.IGNORECASE)
 _ASKS = ("exists", "isfile", "is_file")
 
 

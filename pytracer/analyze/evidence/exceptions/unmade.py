@@ -6,12 +6,12 @@ gets a result any more (python/cpython#103061); concurrent.futures calls the poo
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 import msgspec
 
 from pytracer._library_files import is_library_file
+from pytracer._patterns import Pattern
 from pytracer.analyze.behind import Place, places_in
 from pytracer.analyze.evidence.exceptions.remaking import CALLED, Remaking
 from pytracer.analyze.evidence.exceptions.reraised import broken_by_loading, loading_error
@@ -28,9 +28,9 @@ from pytracer.blackbox.schema import ON_FETCH
 from pytracer.decode.types.journal import Fact, UncaughtException
 from pytracer.report.job import Evidence, ExceptionReport, PythonFrame
 
-_RECEIVES = re.compile(r"/multiprocess(?:ing)?/connection\.py$")
-_POOL = re.compile(r"/multiprocess(?:ing)?/pool\.py$")
-_NAMES = re.compile(r"'(\w+)'")
+_RECEIVES = Pattern(r"/multiprocess(?:ing)?/connection\.py$")
+_POOL = Pattern(r"/multiprocess(?:ing)?/pool\.py$")
+_NAMES = Pattern(r"'(\w+)'")
 NO_WORKER = "no worker had died before, and the pool ended them itself"
 
 

@@ -7,11 +7,11 @@ over as its result. The parent's message, or the line that failed there, has the
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator, Mapping
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer._text import shortened
 from pytracer.analyze.behind import Place, places_in
 from pytracer.analyze.evidence.exceptions.remaking import CALLED, Remaking
@@ -29,7 +29,7 @@ from pytracer.analyze.evidence.waits.waits import program_stack
 from pytracer.analyze.naming import LineWords, line_in
 from pytracer.analyze.view import JobView, ProcessView
 
-_MISSING = re.compile(r"missing (\d+) required positional argument")
+_MISSING = Pattern(r"missing (\d+) required positional argument")
 _LONGEST = 60
 _ANY = frozenset({"Exception", "BaseException"})
 _HOLD = ("list", "tuple", "dict", "set")

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import re
-
+from pytracer._patterns import Pattern
 from pytracer._text import uncapital
 
 # `` (line 6: `width = 128`) ``, `` (train.py:6) ``, `` (returned by Data.__getitem__, line 30) ``.
-_PLACE = re.compile(r" \((?:[\w.(),]+ )*(?:[\w./]*\.py:|line )\d+(?:: `[^`]*`(?:, [^()`]*)?|,[^()`]*)?\)")
-_CLAUSE = re.compile(r"(?:`[^`]*`|(?<!\w)'[^']*'|[^`])*?(?=[:;] |\. |\.$)")
+_PLACE = Pattern(r" \((?:[\w.(),]+ )*(?:[\w./]*\.py:|line )\d+(?:: `[^`]*`(?:, [^()`]*)?|,[^()`]*)?\)")
+_CLAUSE = Pattern(r"(?:`[^`]*`|(?<!\w)'[^']*'|[^`])*?(?=[:;] |\. |\.$)")
 _LONGEST = 130
-_REST = re.compile(r", (?:so that|and|which) ")  # what follows may be left out, and the rest still holds
-_PLAIN = re.compile(r"(?:The|A|An|Another|Entry|Line|Sample|Dimension|Gradients|No|None|Item|Each|What|Element)\b")
-_OTHERS = re.compile(r"(?:In|If|Look|Print|Compare|Something)\b")
+_REST = Pattern(r", (?:so that|and|which) ")  # what follows may be left out, and the rest still holds
+_PLAIN = Pattern(r"(?:The|A|An|Another|Entry|Line|Sample|Dimension|Gradients|No|None|Item|Each|What|Element)\b")
+_OTHERS = Pattern(r"(?:In|If|Look|Print|Compare|Something)\b")
 
 
 def first_clause(words: str) -> str | None:

@@ -8,14 +8,15 @@ import operator
 import re
 from collections.abc import Callable
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
 
 Number = int | float
 _LEVELS = 8
-_NUMBER = re.compile(r"(?:\[\] \w+ )?(-?\d+(?:\.\d*)?(?:e[-+]?\d+)?)$")
-_LENGTH = re.compile(r"\w+ of (\d+)$")
+_NUMBER = Pattern(r"(?:\[\] \w+ )?(-?\d+(?:\.\d*)?(?:e[-+]?\d+)?)$")
+_LENGTH = Pattern(r"\w+ of (\d+)$")
 _LARGEST = 1e15
 _OPERATIONS: dict[type[ast.operator], Callable[[Number, Number], Number]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-import re
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.exceptions.other_end import is_of_other_end
 from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
@@ -20,7 +20,7 @@ from pytracer.analyze.evidence.syntax.names import variable
 
 _MOST = 3
 _PAIR = 2
-_INTEGER = re.compile(r"(?<![\w.])\d+(?![\w.])")
+_INTEGER = Pattern(r"(?<![\w.])\d+(?![\w.])")
 _SMALL = 2  # 0 and 1 are in every message and shape
 _REFUSALS = ("ValueError", "OverflowError")
 _OF_GRAPH = {"backward", "step"}  # what they work on is not what the line passes

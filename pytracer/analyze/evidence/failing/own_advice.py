@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 
+from pytracer._patterns import Pattern
 from pytracer._text import shortened
 
-_SENTENCE = re.compile(r"(?<=[a-z`'\")\]])[.!?](?:\s+|$)|\n+|; ")
-_ADVISES = re.compile(
+_SENTENCE = Pattern(r"(?<=[a-z`'\")\]])[.!?](?:\s+|$)|\n+|; ")
+_ADVISES = Pattern(
     r"^(?:please|try|use|consider|pass|set|call|make sure|ensure|check that|specify|switch to|upgrade|install|run"
     r"|you (?:can|may|should|need to|must|might)|(?:if|to) .{3,80}?, (?:please |you (?:can|may|should|need to) )?"
     r"(?:use|try|set|pass|call|consider|add|specify|install|make)|did you (?:mean|forget)|instead,? )\b",
     re.IGNORECASE,
 )
-_NO_ADVICE = re.compile(
+_NO_ADVICE = Pattern(
     r"(?:file|open|report) an? (?:issue|bug)|report (?:this|a bug)|github\.com|^use of ", re.IGNORECASE
 )
 _LONGEST, _MOST = 160, 2

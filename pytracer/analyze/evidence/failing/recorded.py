@@ -7,10 +7,12 @@ import re
 
 import msgspec
 
+from pytracer._patterns import Pattern
+
 MOST_ELEMENTS = 1 << 14  # of a larger tensor its numbers are not recorded
-_LAYER = re.compile(r"^([A-Z]\w+)\((.*?)\)?(?: (\w+))?$")
-_OPTION = re.compile(r"(\w+)=(\d+)")
-_SHAPE = re.compile(r"^\[([\d, ]*)\] ?(\w*)")
+_LAYER = Pattern(r"^([A-Z]\w+)\((.*?)\)?(?: (\w+))?$")
+_OPTION = Pattern(r"(\w+)=(\d+)")
+_SHAPE = Pattern(r"^\[([\d, ]*)\] ?(\w*)")
 
 
 class Shape(msgspec.Struct, frozen=True):

@@ -7,12 +7,12 @@ complaint of the C library comes later, in code that has nothing to do with it.
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
 import msgspec
 
 from pytracer._library_files import is_library_file
+from pytracer._patterns import Pattern
 from pytracer._text import count_words, hex_addr, list_words, shortened, size_words
 from pytracer.analyze.evidence.heap.unchecked_maker import UncheckedMaker, unchecked_maker
 from pytracer.analyze.evidence.lifetime.variables import plain_expression, program_frames, variable_of
@@ -28,8 +28,8 @@ from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Holder, Overrun, Storage
 from pytracer.report.job import Evidence, PythonFrame
 
-_NAME = re.compile(r"[A-Za-z_]\w*")
-_INSIDE = re.compile(r"\[[^\]]*\]")
+_NAME = Pattern(r"[A-Za-z_]\w*")
+_INSIDE = Pattern(r"\[[^\]]*\]")
 _MOST_LINES, _MOST_NAMES, _MOST_FRAMES, _QUOTED = 2, 4, 14, 60
 _FREES = ("free", "cfree", "_int_free", "__libc_free", "__GI___libc_free", "_int_free_chunk", "munmap_chunk")
 _BY_OPS = "torch/_ops.py"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from itertools import takewhile
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer._text import function_words
 from pytracer.analyze.evidence.native.aborts import PLUMBING, is_abort, printed
 from pytracer.analyze.evidence.native.native_stack import functions, image_name, own_frames
@@ -29,8 +29,8 @@ __GI___libc_malloc
 """
 _REQUESTS = frozenset(_REQUESTED.split())
 _SHUTDOWN = ("Py_FinalizeEx", "_PyRuntime_Finalize", "finalize_modules")
-_C_LIBRARY = re.compile(r"libc[.-][\w.]*so|libc\.so|ld-musl")
-_ALLOCATORS = re.compile(r"lib(jemalloc|tcmalloc|mimalloc)")
+_C_LIBRARY = Pattern(r"libc[.-][\w.]*so|libc\.so|ld-musl")
+_ALLOCATORS = Pattern(r"lib(jemalloc|tcmalloc|mimalloc)")
 
 
 class HeapDamage(msgspec.Struct, frozen=True):

@@ -7,6 +7,7 @@ import re
 
 from msgspec.structs import replace
 
+from pytracer._patterns import Pattern
 from pytracer._text import capital, function_words, list_words, shortened
 from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.heap.behind_storage import Overwritten
@@ -69,8 +70,8 @@ _OF_ARRAY = (
 )
 _NUMPY = ("array_dealloc", "array_data_free", "npy_free_cache", "PyDataMem_UserFREE")
 _MOST_GIVEN, _QUOTED = 4, 44
-_WHOLE = re.compile(r"\b(int|long|int32|int64|argmax|argsort|randint|nonzero|floor|round|multinomial|ids?|idx|index)\b")
-_EMPTY = re.compile(r"\b(zeros|empty|full|ones)(_like)?\(")
+_WHOLE = Pattern(r"\b(int|long|int32|int64|argmax|argsort|randint|nonzero|floor|round|multinomial|ids?|idx|index)\b")
+_EMPTY = Pattern(r"\b(zeros|empty|full|ones)(_like)?\(")
 _OF_LIBC = ("libc.", "libc-", "ld-")
 _FREE, _MOST_FRAMES = ("free", "cfree", "_int_free", "__libc_free", "__GI___libc_free"), 14
 _FOREIGN_CALLS = ("libffi.", "_ctypes.", "_cffi_backend.")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 
+from pytracer._patterns import Pattern
 from pytracer._text import list_words
 from pytracer.analyze.evidence.own_code.own_libraries import own_libraries
 from pytracer.analyze.evidence.slicing.files import program_files
@@ -19,7 +20,7 @@ from pytracer.analyze.platform.signals import SIGABRT, SIGBUS, SIGSEGV
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import PythonFrame
 
-_OF_TORCH = re.compile(r"INTERNAL ASSERT FAILED at .*please report a bug to PyTorch", re.DOTALL)
+_OF_TORCH = Pattern(r"INTERNAL ASSERT FAILED at .*please report a bug to PyTorch", re.DOTALL)
 # What torch does not check, and writes by.
 _UNCHECKED = {"PackedSequence": "batch_sizes of a PackedSequence made by hand (they must never increase)"}
 _BY_NATIVE_CODE = "RuntimeError"  # what torch's C++ exceptions become

@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.lifetime.where_made import place_of
 from pytracer.analyze.evidence.own_code.c_text import split
@@ -25,8 +25,8 @@ from pytracer.analyze.view import ProcessView
 
 _MAKES = ("create_string_buffer", "create_unicode_buffer", "bytearray")
 _HANDS_ON = ("byref", "cast", "c_char_p", "c_void_p", "addressof")
-_CHARACTERS = re.compile(r"^(?:unsigned\s+|signed\s+)?char\s*\*\s*(?P<name>\w+)$")
-_WRITES = re.compile(r"\b(?P<name>sprintf|vsprintf|strcpy|strcat|stpcpy|gets)\s*\(")
+_CHARACTERS = Pattern(r"^(?:unsigned\s+|signed\s+)?char\s*\*\s*(?P<name>\w+)$")
+_WRITES = Pattern(r"\b(?P<name>sprintf|vsprintf|strcpy|strcat|stpcpy|gets)\s*\(")
 
 
 class TextBuffer(msgspec.Struct, frozen=True):

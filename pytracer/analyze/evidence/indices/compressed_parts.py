@@ -6,12 +6,12 @@ ones, and where the access lay. Intel's kernels work on int32 copies of the indi
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.address_space.referrers import data_registers
 from pytracer.analyze.evidence.indices.kept_offsets import kept_offsets
 from pytracer.analyze.evidence.indices.sparse_source import SparseSource, sparse_source
@@ -23,8 +23,8 @@ from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Argument, Storage
 
 _PLAIN_KINDS = ("csr_tensor", "csc_tensor", "csr_tensor_unsafe")  # those of blocks count otherwise
-_PRODUCTS = re.compile(r"^mkl_sparse_\w+_cs[rc]_\w*mm_")
-_WHOLE_NUMBER = re.compile(r"^mov(?:s?xd?|slq)?\s+[re]\w+,")  # into a register for whole numbers
+_PRODUCTS = Pattern(r"^mkl_sparse_\w+_cs[rc]_\w*mm_")
+_WHOLE_NUMBER = Pattern(r"^mov(?:s?xd?|slq)?\s+[re]\w+,")  # into a register for whole numbers
 _INDEX_BYTES = (4, 8)
 _MATRIX = 2  # dimensions
 

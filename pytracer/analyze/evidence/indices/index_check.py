@@ -8,11 +8,11 @@ and that the compiled function uses on no other tensor.
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer._text import list_words
 from pytracer.analyze.collectives.quiet_handlers import goes_on
 from pytracer.analyze.evidence.indices.indexing_lines import (
@@ -37,7 +37,7 @@ from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import PythonFrame
 
-_CHECK = re.compile(r"index out of bounds: (?:-?\w+ <= )?tmp\d+ < (\w+)")
+_CHECK = Pattern(r"index out of bounds: (?:-?\w+ <= )?tmp\d+ < (\w+)")
 _BODIES = ("_omp_fn", "omp_outlined")  # what GCC and clang call the body of a parallel region
 _CAUGHT = {"Exception", "BaseException", "IndexError", "LookupError", "RuntimeError"}
 _INDEXING = ("embedding", "embedding_bag", "index_select", "gather", "take", "take_along_dim", "index_add", "scatter")

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 from msgspec import structs
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.lifetime.variables import python_frames
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import spans
@@ -21,13 +22,13 @@ from pytracer.analyze.view import ProcessView
 from pytracer.decode.files import read_all, regular_file
 from pytracer.decode.types.snapshot import PythonFrame
 
-_WRAPPER = re.compile(r"/c[a-z2-7]{51}\.py$")
+_WRAPPER = Pattern(r"/c[a-z2-7]{51}\.py$")
 _LARGEST_BYTES = 4 << 20
-_KERNEL = re.compile(r"\bkernel\(([^()]*)\)")
-_DECLARED = re.compile(r"^\s*(?:const )?auto (tmp\d+) =(.*)$")
-_NEXT = re.compile(r"^\s*(?:(?:const )?auto tmp\d+ =|TORCH_CHECK|AOTI_TORCH_CHECK)")
-_VALUE, _POINTER = re.compile(r"\btmp\d+\b"), re.compile(r"\b(?:in_ptr|in_out_ptr|out_ptr)\d+\b")
-_CHECK = re.compile(r"index out of bounds: .*?\b(tmp\d+) < (\w+)")
+_KERNEL = Pattern(r"\bkernel\(([^()]*)\)")
+_DECLARED = Pattern(r"^\s*(?:const )?auto (tmp\d+) =(.*)$")
+_NEXT = Pattern(r"^\s*(?:(?:const )?auto tmp\d+ =|TORCH_CHECK|AOTI_TORCH_CHECK)")
+_VALUE, _POINTER = Pattern(r"\btmp\d+\b"), Pattern(r"\b(?:in_ptr|in_out_ptr|out_ptr)\d+\b")
+_CHECK = Pattern(r"index out of bounds: .*?\b(tmp\d+) < (\w+)")
 _SIZES = "assert_size_stride"
 _AHEAD = 16  # lines from a check to the access that it is for
 

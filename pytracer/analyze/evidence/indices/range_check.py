@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-
+from pytracer._patterns import Pattern
 from pytracer._text import list_words
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.native.aborts import cpp_exception
@@ -14,7 +13,7 @@ from pytracer.analyze.evidence.syntax.lines import names_of_line
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 
-_RANGE = re.compile(r"__n \(which is (\d+)\) >= this->size\(\) \(which is (\d+)\)")
+_RANGE = Pattern(r"__n \(which is (\d+)\) >= this->size\(\) \(which is (\d+)\)")
 _NEGATIVE = 1 << 63
 _MOST = 3
 

@@ -6,11 +6,11 @@ The tensor has no address any more. The freed storages are remembered: one of it
 from __future__ import annotations
 
 import ast
-import re
 
 import msgspec
 
 from pytracer._library_files import is_library_file
+from pytracer._patterns import Pattern
 from pytracer._text import shortened
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.lifetime.where_made import place_of
@@ -26,7 +26,7 @@ from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Storage
 from pytracer.report.job import PythonFrame
 
-_TO_NOTHING = re.compile(r"\bresize_\(\s*0\s*\)")
+_TO_NOTHING = Pattern(r"\bresize_\(\s*0\s*\)")
 _QUOTED = 60
 _ELEMENT_BYTES = (1, 2, 4, 8, 16)
 

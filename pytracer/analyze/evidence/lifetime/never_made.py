@@ -7,17 +7,16 @@ of the program that they were called by is the one to look at.
 
 from __future__ import annotations
 
-import re
-
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer._text import function_words, hex_addr
 from pytracer.analyze.evidence.native.fault_function import NativeFunction, fault_function, is_own_frame, own_function
 from pytracer.analyze.evidence.native.native_stack import own_frames
 from pytracer.analyze.evidence.own_code.passed import Passed
 from pytracer.analyze.view import ProcessView
 
-_ENDS = re.compile(r"(?:Tensor(?:Base)?::~Tensor|intrusive_ptr(?:<.*>)?::(?:~intrusive_ptr|reset_|operator=|retain_))")
+_ENDS = Pattern(r"(?:Tensor(?:Base)?::~Tensor|intrusive_ptr(?:<.*>)?::(?:~intrusive_ptr|reset_|operator=|retain_))")
 _LEAST_ADDRESS = 1 << 16
 
 

@@ -13,6 +13,7 @@ from typing import Literal
 import msgspec
 
 from pytracer._library_files import is_library_file
+from pytracer._patterns import Pattern
 from pytracer.analyze.address_space.address_info import BucketLife, UnitLife
 from pytracer.analyze.collectives.in_flight import FreedInFlight, freed_in_flight
 from pytracer.analyze.tensors.fsdp_words import sharded_unit
@@ -76,7 +77,7 @@ _REDUCTIONS = "torch/multiprocessing/reductions.py"
 _PICKLERS = (
     "multiprocessing"  # the folder of the standard library's package: reduction.py, and pool.py for torch's queues
 )
-_SHARE_MEMORY = re.compile(r"\bshare_memory_?\b")
+_SHARE_MEMORY = Pattern(r"\bshare_memory_?\b")
 # Operators without a frame of their own: text of the line that called them, kind, and way.
 _TEXTS: tuple[tuple[str, ReleaseKind, ReleaseWay], ...] = (
     (r"\.grad\s*=\s*None\b", "zero-grad", "grad-none"),

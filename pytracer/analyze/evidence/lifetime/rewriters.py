@@ -11,11 +11,11 @@ import ast
 import copy
 import fnmatch
 import os
-import re
 from collections.abc import Iterator
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer._text import shortened
 from pytracer.analyze.evidence.failing.stored.paths import path_parts
 from pytracer.analyze.evidence.lifetime.file_mappers import mapping_calls
@@ -37,10 +37,10 @@ from pytracer.report.job import PythonFrame
 
 _QUOTED, _LONGEST = 44, 70
 _LEAST = 3  # characters of a name that are shown
-_UNKNOWN = re.compile(r"\{.*? \d+ (\d+)\}")  # as path_parts writes what the source does not show, of which scope
+_UNKNOWN = Pattern(r"\{.*? \d+ (\d+)\}")  # as path_parts writes what the source does not show, of which scope
 _CUTS = ("truncate",)
-_OF_FILE = re.compile(r"exists|is_?file|getsize|st_size")
-_FIRST_TIME = re.compile(r"\bNone\b|^not |\bnot in\b")
+_OF_FILE = Pattern(r"exists|is_?file|getsize|st_size")
+_FIRST_TIME = Pattern(r"\bNone\b|^not |\bnot in\b")
 _OF_PATHS = {"os", "osp", "path", "pathlib", "Path", "str"}  # names that mean the same in every file
 
 

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from pytracer._library_files import is_library_file
+from pytracer._patterns import Pattern
 from pytracer._text import list_words, shortened
 from pytracer.analyze.evidence.lifetime.emptied import emptied_at, only_line
 from pytracer.analyze.evidence.lifetime.variables import plain_expression, program_frames
@@ -26,7 +27,7 @@ from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Argument, NamedTensor
 
-_NODE = re.compile(r"^(?:Native)?(\w+?)(?:Kernel)?Backward\d*$")
+_NODE = Pattern(r"^(?:Native)?(\w+?)(?:Kernel)?Backward\d*$")
 _SIGNS: dict[str, type[ast.operator]] = {"Mul": ast.Mult, "Div": ast.Div, "Mm": ast.MatMult, "Pow": ast.Pow}
 _ROLES = ("parameter", "buffer")
 _QUOTED, _MOST_NAMES = 60, 2

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer._text import list_words, shortened
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.lifetime.where_made import place_of
@@ -18,7 +18,7 @@ from pytracer.analyze.naming import LineWords, short_file
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import PythonFrame
 
-_FLOATING = re.compile(r"is_floating_point|requires_grad")
+_FLOATING = Pattern(r"is_floating_point|requires_grad")
 _SAVES = ("save", "dump")
 _QUOTED = 60
 

@@ -5,10 +5,10 @@ The handler reads frames that may be damaged, so a variable is a possible holder
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from pytracer._library_files import is_library_file
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.operators.compiled import compiled_call
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.parts import python_frame
@@ -18,8 +18,8 @@ from pytracer.report import job as r
 
 MODULE = "<module>"  # the function of a module's own lines
 _MOST_EMPTY = 3
-_OF_DYNAMO = re.compile(r"(?:tmp_\d+|graph_out_\d+|___\w+)(?![\w])")  # variables that Dynamo adds to a function
-_OF_MODULE = re.compile(r"\._(?:parameters|buffers|modules)\['([A-Za-z_]\w*)'\]")
+_OF_DYNAMO = Pattern(r"(?:tmp_\d+|graph_out_\d+|___\w+)(?![\w])")  # variables that Dynamo adds to a function
+_OF_MODULE = Pattern(r"\._(?:parameters|buffers|modules)\['([A-Za-z_]\w*)'\]")
 
 
 def variable_of(view: ProcessView, base: int, elements: int | None = None) -> str | None:

@@ -8,10 +8,9 @@ a single line of the program keeps files, it is named.
 
 from __future__ import annotations
 
-import re
-
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer._text import function_words, shortened
 from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.failing.line import FailingLine
@@ -25,7 +24,7 @@ from pytracer.report.job import NativeFrame
 
 _CHECK = "__fdelt_"  # __fdelt_chk() of glibc, whose message depends on its version; __fdelt_warn is the same function
 _TEXT = "*** bit out of range"
-_SETS = re.compile(r"\b(FD_(?:SET|CLR|ISSET))\s*\(")
+_SETS = Pattern(r"\b(FD_(?:SET|CLR|ISSET))\s*\(")
 _ANY = "FD_SET(), FD_CLR() or FD_ISSET()"
 _OF_PYTHON = "filedescriptor out of range in select()"
 _ROOM = "an fd_set has room for the descriptors 0 to 1023 only"

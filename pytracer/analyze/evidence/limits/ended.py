@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import ast
 import os
-import re
 from collections.abc import Sequence
 
 import msgspec
 
 from pytracer._library_files import is_library_file
+from pytracer._patterns import Pattern
 from pytracer._text import size_words
 from pytracer.analyze.evidence.ends.oom import killed_by_sigkill, witness_of
 from pytracer.analyze.evidence.limits.numbers import ADDRESS_SPACE, CPU, FILE_SIZE, seen_numbers
@@ -35,11 +35,11 @@ from pytracer.report.job import PythonFrame
 _CORES = 64  # of the time since it was last seen
 _LEAST = 0.2  # of its limit, that it had used when it was last seen
 _MISSED = 0.3  # seconds, where the last count is exact
-_SCRIPT = re.compile(r"\.py$")
+_SCRIPT = Pattern(r"\.py$")
 _POOL_CALLS = (
     "map", "imap", "imap_unordered", "starmap", "apply", "map_async", "starmap_async", "apply_async", "submit",
 )  # fmt: skip
-_POOL = re.compile(r"/multiprocess(?:ing)?/pool\.py$")
+_POOL = Pattern(r"/multiprocess(?:ing)?/pool\.py$")
 
 
 class CpuLimit(msgspec.Struct, frozen=True):

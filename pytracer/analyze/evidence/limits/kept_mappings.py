@@ -6,11 +6,11 @@ a tensor of it lives. The lines that keep them are known by the source; how many
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer._text import capital
 from pytracer.analyze.evidence.ends.keeping_lines import KeptThere, kept_there
 from pytracer.analyze.evidence.failing.line import FailingLine
@@ -18,10 +18,10 @@ from pytracer.analyze.evidence.limits.kept_tensors import KeptTensor, copies_wor
 from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import PythonFrame, VariableReport
 
-_CONTAINER = re.compile(r"^(?:list|dict|set|tuple|deque|defaultdict|OrderedDict) of (\d{1,9})$")
-_REDUCTIONS = re.compile(r"/torch/multiprocessing/reductions\.py$")
+_CONTAINER = Pattern(r"^(?:list|dict|set|tuple|deque|defaultdict|OrderedDict) of (\d{1,9})$")
+_REDUCTIONS = Pattern(r"/torch/multiprocessing/reductions\.py$")
 _REBUILDS = "rebuild_"
-_SHARES = re.compile(r"/torch/storage\.py$")
+_SHARES = Pattern(r"/torch/storage\.py$")
 _MOST = 0.8  # of the mappings
 _RAISED, _SHORT = 4, 40
 

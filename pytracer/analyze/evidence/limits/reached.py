@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import errno
-import re
 from collections.abc import Sequence
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.limits.numbers import (
     ADDRESS_SPACE,
     DATA,
@@ -22,17 +22,17 @@ from pytracer.analyze.evidence.limits.numbers import (
 from pytracer.report.job import ExceptionReport, PythonFrame
 
 MACHINE = "machine"
-_ERRNO = re.compile(r"^\[Errno (\d{1,3})\]")
-_ASKED = re.compile(r"tried to allocate (\d{1,19}) bytes|[Uu]nable to mmap (\d{1,19}) bytes")
-_ASKED_WORDS = re.compile(r"Unable to allocate ([\d.]{1,12}) ?(bytes|KiB|MiB|GiB|TiB|PiB)\b")
+_ERRNO = Pattern(r"^\[Errno (\d{1,3})\]")
+_ASKED = Pattern(r"tried to allocate (\d{1,19}) bytes|[Uu]nable to mmap (\d{1,19}) bytes")
+_ASKED_WORDS = Pattern(r"Unable to allocate ([\d.]{1,12}) ?(bytes|KiB|MiB|GiB|TiB|PiB)\b")
 _UNITS = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40, "PiB": 1 << 50}
-_MEMORY = re.compile(
+_MEMORY = Pattern(
     r"[Cc]an(?:no|')t allocate memory|[Nn]ot enough memory|[Uu]nable to (?:allocate|mmap)|bad_alloc"
     r"|failed to map segment"
 )
-_OF_FILES = re.compile(r"[Tt]oo many open files|0 items of ancdata")
-_OF_THREADS = re.compile(r"start new thread|pthread_create")
-_OF_SIZE = re.compile(r"PytorchStreamWriter failed writing|unexpected pos \d+ vs \d+")
+_OF_FILES = Pattern(r"[Tt]oo many open files|0 items of ancdata")
+_OF_THREADS = Pattern(r"start new thread|pthread_create")
+_OF_SIZE = Pattern(r"PytorchStreamWriter failed writing|unexpected pos \d+ vs \d+")
 _FORKS = (
     *(f"/{name}/popen_{how}.py" for name in ("multiprocessing", "multiprocess") for how in ("fork", "spawn_posix")),
     "subprocess.py",

@@ -13,6 +13,7 @@ from itertools import takewhile
 import msgspec
 
 from pytracer._library_files import is_library_file
+from pytracer._patterns import Pattern
 from pytracer._text import shortened
 from pytracer.analyze.evidence.slicing.callers import called_function, only_function
 from pytracer.analyze.evidence.slicing.files import program_files
@@ -28,8 +29,8 @@ from pytracer.analyze.view import ProcessView
 from pytracer.report.job import PythonFrame
 
 _CALLS = ("match", "fullmatch", "search", "sub", "subn", "split", "findall", "finditer")
-_VERBOSE = re.compile(r"\b(X|VERBOSE)\b")
-_OF_RE = re.compile(r"/re(/__init__)?\.py$")
+_VERBOSE = Pattern(r"\b(X|VERBOSE)\b")
+_OF_RE = Pattern(r"/re(/__init__)?\.py$")
 _MOST = 40  # functions
 _LONGEST = 60
 

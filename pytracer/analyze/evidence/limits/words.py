@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 import os
-import re
 from collections.abc import Sequence
 
 import msgspec
 
 from pytracer._library_files import is_library_file
+from pytracer._patterns import Pattern
 from pytracer._text import capital, size_words
 from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.failing.expressions import source
@@ -41,8 +41,8 @@ _NAMES = {ADDRESS_SPACE: "address space", DATA: "data (private memory)"}
 _OPTIONS = {ADDRESS_SPACE: "v", DATA: "d", FILES: "n", FILE_SIZE: "f", USER_THREADS: "u"}
 _MOST_SHARE = 0.5  # of what is in use
 _NEAR = 0.1
-_CONTAINER = re.compile(r"^(?:list|dict|set|tuple|deque|defaultdict|OrderedDict) of (\d+)$")
-_FLOAT64 = re.compile(r"data type (float64|int64|complex128)")
+_CONTAINER = Pattern(r"^(?:list|dict|set|tuple|deque|defaultdict|OrderedDict) of (\d+)$")
+_FLOAT64 = Pattern(r"data type (float64|int64|complex128)")
 _HALF = {"float64": "float32", "int64": "int32", "complex128": "complex64"}
 _SHARED = ("/torch_", "/dev/shm/")
 _SMALL, _PLENTY = 1 << 20, 1 << 30  # bytes

@@ -6,6 +6,7 @@ import re
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.native.native_stack import functions, own_frames
 from pytracer.analyze.platform.signals import SI_USER, SIGABRT
 from pytracer.analyze.view import ProcessView
@@ -24,7 +25,7 @@ _THROWERS = ("__cxa_", "__clang_call_terminate", "__gxx_personality", "_Unwind_"
 # How a finalizing interpreter ends each thread that asks for the GIL: in take_gil(), by pthread_exit().
 _GIL = ("PyEval_AcquireThread", "PyEval_RestoreThread", "PyGILState_Ensure", "take_gil")
 _ASKS = (*_GIL, "gil_scoped_acquire")
-_ASSERTION = re.compile(
+_ASSERTION = Pattern(
     r"^(?:[^:]*: )?(?P<file>[^:\s]+):(?P<line>\d+): (?:(?P<function>.+?): )?Assertion [`'](?P<text>.*)' failed\.?\s*$",
     re.DOTALL,
 )

@@ -7,10 +7,10 @@ what it had written before did not arrive. C++ ends a process whose destructor t
 from __future__ import annotations
 
 import ast
-import re
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer._text import shortened
 from pytracer.analyze.evidence.native.aborts import cpp_exception
 from pytracer.analyze.evidence.native.native_stack import functions
@@ -20,7 +20,7 @@ from pytracer.analyze.evidence.syntax.scopes import spans_body
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 
-_NOT_WRITTEN = re.compile(r"unexpected pos \d+ vs \d+|PytorchStreamWriter failed writing")
+_NOT_WRITTEN = Pattern(r"unexpected pos \d+ vs \d+|PytorchStreamWriter failed writing")
 _WRITER = "PyTorchStreamWriter"
 _SAVES = ("save", "_save_for_lite_interpreter")
 _LONGEST = 60

@@ -6,11 +6,11 @@ program. What called the helper does: the first function outside of helpers, up 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer._text import function_words
 from pytracer.analyze.evidence.native.native_stack import image_name, own_frames
 from pytracer.analyze.evidence.native.numba_functions import numba_words
@@ -19,30 +19,30 @@ from pytracer.analyze.naming import short_file
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import NativeFrame, SourceLine
 
-EVALUATES = re.compile(r"^_?PyEval_")
-_PYTHON = re.compile(r"^(libpython3|python|libffi|_ctypes)")
-_INTERPRETER_IMAGE = re.compile(r"^(libpython3|python)")
-_NUMPY = re.compile(r"/numpy(\.libs)?/|\b_multiarray_umath\b")
-_SYSTEM = re.compile(
+EVALUATES = Pattern(r"^_?PyEval_")
+_PYTHON = Pattern(r"^(libpython3|python|libffi|_ctypes)")
+_INTERPRETER_IMAGE = Pattern(r"^(libpython3|python)")
+_NUMPY = Pattern(r"/numpy(\.libs)?/|\b_multiarray_umath\b")
+_SYSTEM = Pattern(
     r"^(libstdc\+\+|lib(c|m|dl|rt|pthread|gcc_s|gomp|omp|iomp5|tbb|util|mvec)\b|ld-|ld\.|libc-|libgomp-|\[|libpytracer_|lib[at]san|libubsan|"
     r"libjemalloc|libtcmalloc|libmimalloc)"
 )
-_TORCH = re.compile(r"^lib(torch|c10|aten|gloo|shm)|^_C\.")
+_TORCH = Pattern(r"^lib(torch|c10|aten|gloo|shm)|^_C\.")
 _IN_TORCH = ("at::", "c10::", "torch::", "caffe2::", "pybind11::", "THP", "gloo::")
-_HELPERS = re.compile(
+_HELPERS = Pattern(
     r"^(std::|__gnu_cxx::|c10::|pybind11::|pytracer::|at::internal::|at::parallel_for|at::Tensor(Base)?::|operator |"
     r"at::impl::|at::detail::|_Unwind|__cxa_|__clang_call_terminate)"
 )
 # glibc's copies of one function for processors: `__memset_avx512_unaligned_erms` is memset().
-_LIBC_COPY = re.compile(
+_LIBC_COPY = Pattern(
     r"^__(?P<name>(?:mem|str|stp|wcs|wmem|raw)[a-z]+)_(?:avx|sse|ssse|evex|erms|generic|sve|asimd)\w*$"
 )
 _SCRIPT_OPERATOR, _INTERPRETER = "torch::jit::(anonymous", "torch::jit::InterpreterState"
-HEADERS = re.compile(r"^/usr/include/|^/usr/lib/gcc/|/torch/include/")
+HEADERS = Pattern(r"^/usr/include/|^/usr/lib/gcc/|/torch/include/")
 # What torch.compile makes: its folder, files named by hashes (torch 2.13, _inductor/codecache.py), functions.
-_GENERATED = re.compile(r"/torchinductor_[^/]+/|(?:^|/)c[a-z2-7]{51}\.[\w.]+$")
-_GENERATED_NAME = re.compile(r"^(?:cpp|triton_[a-z]{3})_fused_(?P<operators>\w+?)_\d+\b")
-_KERNEL = re.compile(r"^at::(native|functorch|sparse|quantized|cpu)::|^torch::(csrc|jit|nn)")
+_GENERATED = Pattern(r"/torchinductor_[^/]+/|(?:^|/)c[a-z2-7]{51}\.[\w.]+$")
+_GENERATED_NAME = Pattern(r"^(?:cpp|triton_[a-z]{3})_fused_(?P<operators>\w+?)_\d+\b")
+_KERNEL = Pattern(r"^at::(native|functorch|sparse|quantized|cpu)::|^torch::(csrc|jit|nn)")
 
 
 class NativeFunction(msgspec.Struct, frozen=True):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer._text import function_words
 from pytracer.analyze.evidence.native.native_stack import image_name, own_frames
 from pytracer.analyze.view import ProcessView
@@ -14,7 +14,7 @@ from pytracer.decode.types.snapshot import Crash
 from pytracer.report.job import Evidence
 
 # auditwheel renames bundled libraries: libgomp-a34b3233.so.1
-_NAME = re.compile(r"(lib[\w+]+?)(?:-[0-9a-f]{6,})?(?:-\d[\d.]*)?\.so(?:\.|$)")
+_NAME = Pattern(r"(lib[\w+]+?)(?:-[0-9a-f]{6,})?(?:-\d[\d.]*)?\.so(?:\.|$)")
 OPENMP = ("libgomp", "libiomp5", "libomp")
 
 

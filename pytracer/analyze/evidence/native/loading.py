@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
-
 import msgspec
 
 from pytracer._library_files import is_library_file
+from pytracer._patterns import Pattern
 from pytracer._text import function_words
 from pytracer.analyze.evidence.native.fault_function import is_of_own_image
 from pytracer.analyze.evidence.native.native_stack import image_name, own_frames
@@ -17,10 +16,10 @@ from pytracer.analyze.view import ProcessView
 from pytracer.decode.symbols.image_symbols import function_before
 from pytracer.report.job import NativeFrame
 
-_CONSTRUCTS = re.compile(r"^(?:call_init|_dl_init)\b")
-_LOADER = re.compile(r"^ld-|^ld\.|^ld\d*\.so")
-_CREATES = re.compile(r"^(?:_PyImport_LoadDynamicModuleWithSpec|_imp_create_dynamic|_PyImport_RunModInitFunc)")
-_EXECUTES = re.compile(r"^(?:PyModule_ExecDef|_imp_exec_dynamic)")
+_CONSTRUCTS = Pattern(r"^(?:call_init|_dl_init)\b")
+_LOADER = Pattern(r"^ld-|^ld\.|^ld\d*\.so")
+_CREATES = Pattern(r"^(?:_PyImport_LoadDynamicModuleWithSpec|_imp_create_dynamic|_PyImport_RunModInitFunc)")
+_EXECUTES = Pattern(r"^(?:PyModule_ExecDef|_imp_exec_dynamic)")
 _FROZEN = "<frozen importlib._bootstrap_external>"
 _STEPS = ("create_module", "exec_module")
 _OPENS = (
@@ -28,7 +27,7 @@ _OPENS = (
     ("/torch/_ops.py", "load_library"),
 )  # fmt: skip
 _PADDING = 64  # bytes between functions, or up to the next section
-_INIT = re.compile(r"^PyInit_(\w+)$")
+_INIT = Pattern(r"^PyInit_(\w+)$")
 
 
 class Loading(msgspec.Struct, frozen=True):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Sequence
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
@@ -14,7 +14,7 @@ from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import NativeFrame
 
-LIBRARY = re.compile(r"/numba/.*\.so$")
+LIBRARY = Pattern(r"/numba/.*\.so$")
 DECORATORS = ("njit", "jit", "vectorize", "guvectorize")
 
 

@@ -6,18 +6,18 @@ nothing of the lines of its body.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 import msgspec
 
 from pytracer._library_files import is_library_file
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.syntax.scopes import function_headed
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import PythonFrame
 
-_MADE = re.compile(r"/torchinductor_[^/]+/|/c[a-z2-7]{51}\.py$|torch/_inductor/output_code\.py$")
+_MADE = Pattern(r"/torchinductor_[^/]+/|/c[a-z2-7]{51}\.py$|torch/_inductor/output_code\.py$")
 
 
 class CompiledCall(msgspec.Struct, frozen=True):

@@ -6,12 +6,12 @@ In a loop over a DataLoader the line is that of its `collate_fn`.
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator, Sequence
 from typing import TypeGuard
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer._text import list_words, shortened
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.lifetime.where_made import place_of
@@ -28,7 +28,7 @@ from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Holder
 
 _QUOTED, _HOPS = 60, 6
-_TESTS = re.compile(
+_TESTS = Pattern(
     r"^(?:is(?:nan|finite|inf|in|close|na|null|notna)|logical_\w+|bitwise_\w+|eq|ne|gt|ge|lt|le|bool|bernoulli)$"
 )
 _SELECTS = frozenset({"nonzero", "where", "argwhere", "flatnonzero"})

@@ -7,10 +7,10 @@ tensors. The variables of the line, and the arguments of torch's own Python fram
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Collection, Iterator
 
 from pytracer._library_files import is_library_file
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.lifetime.variables import plain_expression, python_frames, tensor_variable
 from pytracer.analyze.evidence.operators.operator import Operator, OperatorTensor, find_operator
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on, passed_values
@@ -22,8 +22,8 @@ from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Argument, Holder
 
-_ROOT = re.compile(r"\w+")
-_PASSED_ON = re.compile(r"(args|kwargs|runtime_args)\[|arg\d+_1$")
+_ROOT = Pattern(r"\w+")
+_PASSED_ON = Pattern(r"(args|kwargs|runtime_args)\[|arg\d+_1$")
 
 
 def line_tensors(view: ProcessView) -> tuple[OperatorTensor, ...]:

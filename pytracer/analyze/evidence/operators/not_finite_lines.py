@@ -7,12 +7,12 @@ recorded.
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Sequence
 
 import msgspec
 from msgspec import structs
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.failing.line import FailingLine, failing_line
 from pytracer.analyze.evidence.failing.not_finite.hazard import WEAK, Hazard
@@ -32,7 +32,7 @@ from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import ExceptionReport, PythonFrame
 
-_LINALG = re.compile(r"\blinalg\.|\b(?:svd|qr|lu|inverse|pinverse|cholesky|geqrf|lstsq)$")
+_LINALG = Pattern(r"\blinalg\.|\b(?:svd|qr|lu|inverse|pinverse|cholesky|geqrf|lstsq)$")
 
 
 class NotFiniteLines(msgspec.Struct, frozen=True):

@@ -9,21 +9,21 @@ frame refers, too, is an argument or the result, which the caller has made room 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer._text import function_words
 from pytracer.analyze.evidence.lifetime.variables import plain_expression, tensor_variable, tensors_without_memory
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.records import Node
 from pytracer.decode.types.snapshot import Argument, Crash, NativeFrame
 
-_ENTRY = re.compile(r"\bat::_ops::(\w+?)::(?:call|redispatch)\b")
-_NATIVE = re.compile(r"^(at::native::\w+)\((?:[^()]*[(, ])?at::Tensor\b")
-_INTERPRETER = re.compile(r"^_?PyEval_|^_Py_(?:Call|Vectorcall)")
-_TAKES_TENSOR = re.compile(r"[(,] ?at::Tensor\b")
+_ENTRY = Pattern(r"\bat::_ops::(\w+?)::(?:call|redispatch)\b")
+_NATIVE = Pattern(r"^(at::native::\w+)\((?:[^()]*[(, ])?at::Tensor\b")
+_INTERPRETER = Pattern(r"^_?PyEval_|^_Py_(?:Call|Vectorcall)")
+_TAKES_TENSOR = Pattern(r"[(,] ?at::Tensor\b")
 _OF_TORCH = ("at::", "torch::", "c10::", "caffe2::", "pybind11::", "std::", "THP")
 _TORCH = "libtorch"
 _MATRIX = 2  # dimensions

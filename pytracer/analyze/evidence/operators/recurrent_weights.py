@@ -6,10 +6,9 @@ oneDNN read weight_hh as [gates * hidden, hidden]. The biases, which have gates 
 
 from __future__ import annotations
 
-import re
-
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.lifetime.variables import line_words, plain_expression, python_frames
 from pytracer.analyze.evidence.lifetime.where_made import line_that_made
 from pytracer.analyze.view import ProcessView
@@ -17,7 +16,7 @@ from pytracer.decode.types.snapshot import Holder
 
 _FILE = "torch/nn/modules/rnn.py"
 _GATES = {"LSTM.forward": 4, "GRU.forward": 3, "RNN.forward": 1}
-_PARAMETER = re.compile(r"self\.(weight|bias)_(\w+)$")
+_PARAMETER = Pattern(r"self\.(weight|bias)_(\w+)$")
 
 
 class CutWeight(msgspec.Struct, frozen=True):

@@ -7,11 +7,11 @@ unless they are addresses of memory that was there: a handle of native code.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.address_space.regions import mapping_at
 from pytracer.analyze.evidence.lifetime.variables import plain_expression, program_frames
 from pytracer.analyze.evidence.operators.line_tensors import line_tensors
@@ -20,7 +20,7 @@ from pytracer.analyze.evidence.syntax.lines import names_of_line
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 
-_ITEM = re.compile(r"\[\d+\]$")
+_ITEM = Pattern(r"\[\d+\]$")
 _LEAST_LARGE = 1 << 16  # smaller numbers than that may be seeds, flags or steps
 _LEAST_ADDRESS = 1 << 32  # less may be a size, though an executable of a fixed address has memory there
 

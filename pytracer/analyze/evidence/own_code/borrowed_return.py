@@ -10,6 +10,7 @@ import re
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer._text import list_words
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.lifetime.where_made import place_of
@@ -22,7 +23,7 @@ from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.view import ProcessView
 
 _NOTICED = ("_Py_FatalRefcountErrorFunc", "none_dealloc", "bool_dealloc", "notimplemented_dealloc")
-_RETURNS = re.compile(r"\breturn\s+(?P<object>Py_None|Py_True|Py_False|Py_NotImplemented|Py_Ellipsis)\s*;")
+_RETURNS = Pattern(r"\breturn\s+(?P<object>Py_None|Py_True|Py_False|Py_NotImplemented|Py_Ellipsis)\s*;")
 _OWNS = r"Py_X?INCREF\s*\(\s*{}\s*\)|Py_X?NewRef\s*\(\s*{}\s*\)"
 _MOST = 3
 

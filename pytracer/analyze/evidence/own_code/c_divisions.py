@@ -12,6 +12,7 @@ from itertools import islice
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.own_code.c_text import (
     NO_FUNCTIONS,
     Function,
@@ -25,14 +26,14 @@ from pytracer.analyze.evidence.own_code.c_types import Kind, kind_of, returned_k
 
 _LARGEST, _MOST = 1 << 20, 256  # letters of a file, divisions
 _HOPS = 3  # functions that are put into one another
-_HIDDEN = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])+'|^[ \t]*#[^\n]*", re.DOTALL | re.M)
-_MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(?P<name>\w+)(?P<body>(?:[^\n\\]|\\\n?)*)", re.M)
-_OPERATOR = re.compile(r"[/%](?P<sets>=?)")
-_CAST = re.compile(r"\(\s*(?:const\s+)?(?:(?:un)?signed|short|int|long|char|size_t|ssize_t|\w+_t)(?:\s+\w+)*\s*\)\s*")
-_PRIMARY = re.compile(r"[-+~*&]*\s*(?:[A-Za-z_]\w*(?:::\w+)*|\d[\w.]*)")
-_FURTHER = re.compile(r"\s*(?:(?:\.|->)\s*\w+)")
-_TEMPLATE = re.compile(r"(?<=\w)<[\w:, ]*>(?=\s*\()")
-_CALLED = re.compile(r"(?P<before>\.|->|(?<!\w))(?<![\w])(?P<name>[A-Za-z_]\w*)\s*\(")
+_HIDDEN = Pattern(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])+'|^[ \t]*#[^\n]*", re.DOTALL | re.M)
+_MACRO = Pattern(r"^[ \t]*#[ \t]*define[ \t]+(?P<name>\w+)(?P<body>(?:[^\n\\]|\\\n?)*)", re.M)
+_OPERATOR = Pattern(r"[/%](?P<sets>=?)")
+_CAST = Pattern(r"\(\s*(?:const\s+)?(?:(?:un)?signed|short|int|long|char|size_t|ssize_t|\w+_t)(?:\s+\w+)*\s*\)\s*")
+_PRIMARY = Pattern(r"[-+~*&]*\s*(?:[A-Za-z_]\w*(?:::\w+)*|\d[\w.]*)")
+_FURTHER = Pattern(r"\s*(?:(?:\.|->)\s*\w+)")
+_TEMPLATE = Pattern(r"(?<=\w)<[\w:, ]*>(?=\s*\()")
+_CALLED = Pattern(r"(?P<before>\.|->|(?<!\w))(?<![\w])(?P<name>[A-Za-z_]\w*)\s*\(")
 _ENDS = "=;{}(,[?:<>&|+!"
 
 

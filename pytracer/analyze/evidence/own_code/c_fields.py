@@ -11,6 +11,7 @@ import re
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.native.native_stack import memory_word
 from pytracer.analyze.evidence.own_code.c_divisions import plain
 from pytracer.analyze.evidence.own_code.c_text import declared_name, function_around
@@ -22,9 +23,9 @@ from pytracer.analyze.evidence.syntax.calls import called_name, without_ctype
 from pytracer.analyze.view import ProcessView
 
 _BITS, _MOST_BYTES = 8, 8
-_UNSIGNED = re.compile(r"\bunsigned\b|\bu?size_t\b|\buint|\buintptr")
-_NO_INTEGERS = re.compile(r"\b(?:float|double)\b")
-_QUALIFIERS = re.compile(r"\b(?:const|volatile|struct|restrict|__restrict__)\b|\*")
+_UNSIGNED = Pattern(r"\bunsigned\b|\bu?size_t\b|\buint|\buintptr")
+_NO_INTEGERS = Pattern(r"\b(?:float|double)\b")
+_QUALIFIERS = Pattern(r"\b(?:const|volatile|struct|restrict|__restrict__)\b|\*")
 
 
 class FieldSource(msgspec.Struct, frozen=True):

@@ -7,12 +7,14 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-_HEAD = re.compile(
+from pytracer._patterns import Pattern
+
+_HEAD = Pattern(
     r"(?P<name>~?\w+)\s*\((?P<parameters>(?:[^()]|\([^()]*\))*)\)\s*(?:const|noexcept|override|final|\s)*"
     r"(?::[^;{}]*)?(?:->[\w:<>*&\s]+)?$"
 )
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
-_NO_CODE = re.compile(rf"{_COMMENT.pattern}|\"(?:\\.|[^\"\\\n])*\"", re.DOTALL)
+_COMMENT = Pattern(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_NO_CODE = Pattern(rf"{_COMMENT.pattern}|\"(?:\\.|[^\"\\\n])*\"", re.DOTALL)
 NO_FUNCTIONS = frozenset({"if", "for", "while", "switch", "catch", "return", "sizeof"})
 _MOST_BEFORE = 400
 _MOST_LINES = 12  # of a call
@@ -31,7 +33,7 @@ class Function(msgspec.Struct, frozen=True):
         return next((n for n, item in enumerate(self.parameters) if re.search(rf"\b{re.escape(name)}$", item)), None)
 
 
-def blanked(hidden: re.Pattern[str], text: str) -> str:
+def blanked(hidden: Pattern, text: str) -> str:
     """The text with spaces where the pattern matches: each other letter, and each line, stays at its place."""
     return hidden.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)
 

@@ -6,23 +6,22 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Literal
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.own_code.c_text import split, without_parentheses
 
 Kind = Literal["float", "integer"] | None
 
 _FLOATS = frozenset({"float", "double", "half", "Half", "BFloat16", "__half", "float16_t", "float32_t", "float64_t"})
 _INTEGERS = frozenset({"int", "long", "short", "char", "unsigned", "signed", "size_t", "ssize_t", "bool", "ptrdiff_t"})
-_OF_FLOATS = re.compile(r"^(?:std::)?(?:sqrt|exp|log|log2|log10|pow|fabs|floor|ceil|round|sin|cos|tan|fmin|fmax)f?$")
+_OF_FLOATS = Pattern(r"^(?:std::)?(?:sqrt|exp|log|log2|log10|pow|fabs|floor|ceil|round|sin|cos|tan|fmin|fmax)f?$")
 _OF_INTEGERS = frozenset({"rand", "random", "strlen", "sizeof", "atoi", "lround", "abs", "labs", "omp_get_num_threads"})
-_CAST = re.compile(
-    r"^\(\s*(?P<type>[A-Za-z_][\w:\s]*?)\s*\)\s*(?=[\w(])|^static_cast<\s*(?P<cpp>[\w:\s]+?)\s*>\s*(?=\()"
-)
-_LITERAL = re.compile(r"^(?:0[xX][\da-fA-F]+|\d+)[uUlL]*$")
-_FLOAT_LITERAL = re.compile(r"^(?:\d+\.\d*|\.\d+|\d+(?=[eEfF]))(?:[eE][-+]?\d+)?[fFlL]?$")
-_NAME = re.compile(r"^[-+~*&\s]*(?P<name>[A-Za-z_]\w*)\s*(?:\[.*\])?$", re.DOTALL)
-_CALL = re.compile(r"^(?P<name>[A-Za-z_][\w:]*)\s*\(.*\)$", re.DOTALL)
-_QUALIFIERS = re.compile(r"\b(?:const|static|register|volatile|restrict|__restrict__|inline|extern|std::)\s*|[*&]")
-_TYPED = re.compile(r"^(?P<type>(?:\w+\s+)*?\w+)\s+(?P<name>\w+)\s*(?:[\[=:(].*)?$", re.DOTALL)
+_CAST = Pattern(r"^\(\s*(?P<type>[A-Za-z_][\w:\s]*?)\s*\)\s*(?=[\w(])|^static_cast<\s*(?P<cpp>[\w:\s]+?)\s*>\s*(?=\()")
+_LITERAL = Pattern(r"^(?:0[xX][\da-fA-F]+|\d+)[uUlL]*$")
+_FLOAT_LITERAL = Pattern(r"^(?:\d+\.\d*|\.\d+|\d+(?=[eEfF]))(?:[eE][-+]?\d+)?[fFlL]?$")
+_NAME = Pattern(r"^[-+~*&\s]*(?P<name>[A-Za-z_]\w*)\s*(?:\[.*\])?$", re.DOTALL)
+_CALL = Pattern(r"^(?P<name>[A-Za-z_][\w:]*)\s*\(.*\)$", re.DOTALL)
+_QUALIFIERS = Pattern(r"\b(?:const|static|register|volatile|restrict|__restrict__|inline|extern|std::)\s*|[*&]")
+_TYPED = Pattern(r"^(?P<type>(?:\w+\s+)*?\w+)\s+(?P<name>\w+)\s*(?:[\[=:(].*)?$", re.DOTALL)
 
 
 def kind_of(text: str, declarations: Sequence[str], called: Callable[[str], Kind]) -> Kind:

@@ -11,19 +11,20 @@ from collections.abc import Callable
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.own_code.c_divisions import Body
 from pytracer.analyze.evidence.own_code.c_text import closing, without_parentheses
 from pytracer.analyze.evidence.own_code.native_bounds import assigned_value
 
 _HOPS = 8
-_CAST = re.compile(
+_CAST = Pattern(
     r"\(\s*(?:const\s+)?(?:(?:un)?signed|short|int|long|size_t|ssize_t|u?int\d+_t)(?:\s+\w+)*\s*\)\s*(?=[\w(])"
 )
-_NAME = re.compile(r"^[A-Za-z_]\w*$")
-_LITERAL = re.compile(r"\b(0[xX][\da-fA-F]+|\d+)[uUlL]+\b")
-_MEMBER = re.compile(r"^(?P<name>[A-Za-z_]\w*)\s*->\s*(?P<member>\w+)$")
+_NAME = Pattern(r"^[A-Za-z_]\w*$")
+_LITERAL = Pattern(r"\b(0[xX][\da-fA-F]+|\d+)[uUlL]+\b")
+_MEMBER = Pattern(r"^(?P<name>[A-Za-z_]\w*)\s*->\s*(?P<member>\w+)$")
 SETS = r"=(?!=)|\+\+|--|(?:[-+*/%&|^]|<<|>>)="  # behind what it changes
-_NARROW = re.compile(r"\bshort\b|int(?:8|16)_t")
+_NARROW = Pattern(r"\bshort\b|int(?:8|16)_t")
 _WRAPS = 1 << 32
 
 

@@ -6,10 +6,9 @@ and, where the table is not shared (PY_ARRAY_UNIQUE_SYMBOL), in that source file
 
 from __future__ import annotations
 
-import re
-
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.address_space.regions import NEAR_NULL_BYTES
 from pytracer.analyze.evidence.native.fault_function import is_own_frame
 from pytracer.analyze.evidence.native.native_stack import own_frames
@@ -20,9 +19,9 @@ from pytracer.analyze.view import ProcessView
 _NO_ENTRIES = (
     "DATA|DIMS?|NDIM|STRIDES?|SHAPE|TYPE|SIZE|BYTES|BASE|DESCR|FLAGS|ITEMSIZE|GETPTR[1-4]|IS[A-Z_]+|CHKFLAGS|DTYPE"
 )
-_ENTRY = re.compile(rf"\bPyArray_(?!(?:{_NO_ENTRIES})\b)(\w+)\s*\(")
-_FETCHES = re.compile(r"\b(_?import_array\d?|PyArray_ImportNumPyAPI|import_umath)\b")
-_MAKES_MODULE = re.compile(r"\b(PyInit_\w+|PYBIND11_MODULE|BOOST_PYTHON_MODULE)\b")
+_ENTRY = Pattern(rf"\bPyArray_(?!(?:{_NO_ENTRIES})\b)(\w+)\s*\(")
+_FETCHES = Pattern(r"\b(_?import_array\d?|PyArray_ImportNumPyAPI|import_umath)\b")
+_MAKES_MODULE = Pattern(r"\b(PyInit_\w+|PYBIND11_MODULE|BOOST_PYTHON_MODULE)\b")
 
 
 class UnfetchedTable(msgspec.Struct, frozen=True):

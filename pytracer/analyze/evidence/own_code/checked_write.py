@@ -13,6 +13,7 @@ from typing import Literal
 import msgspec
 from msgspec import structs
 
+from pytracer._patterns import Pattern
 from pytracer._text import function_words
 from pytracer.analyze.evidence.native.fault_function import HEADERS, is_of_own_image
 from pytracer.analyze.evidence.native.native_stack import image_name, own_frames
@@ -24,9 +25,9 @@ from pytracer.analyze.view import ProcessView
 from pytracer.report.job import NativeFrame, SourceLine
 
 Kind = Literal["text", "added", "size"]
-_FAILED = re.compile(r"^(?:__GI_)?__chk_fail$")  # not `__stack_chk_fail`
+_FAILED = Pattern(r"^(?:__GI_)?__chk_fail$")  # not `__stack_chk_fail`
 _TEXT = "*** buffer overflow detected"
-_CHECKED = re.compile(r"^(?:__GI_)?__(?P<name>[a-z]\w*?)_chk(?:_\w+)?$")
+_CHECKED = Pattern(r"^(?:__GI_)?__(?P<name>[a-z]\w*?)_chk(?:_\w+)?$")
 _LIBC = ("libc.", "libc-", "libpytracer_")
 # By what they write too much: a text that they take no size for, or one that they add to another, or a size.
 _TEXTS = frozenset({"sprintf", "vsprintf", "strcpy", "stpcpy", "strcat", "gets", "wcscpy", "wcpcpy", "wcscat"})
@@ -45,8 +46,8 @@ _CONTINUED = frozenset({"strcat", "wcscat", "strncat", "wcsncat"})  # they write
 _BUFFERS = {  # which argument it is, where not the first
     **dict.fromkeys(("read", "pread", "pread64", "recv", "recvfrom", "readlink", "confstr"), 1), "readlinkat": 2,
 }  # fmt: skip
-_NAME = re.compile(r"^&?\s*(?P<name>[A-Za-z_]\w*)\s*(?:\[\s*0\s*\])?$")
-_BASE = re.compile(r"^[&(\s]*(?P<name>[A-Za-z_]\w*)")
+_NAME = Pattern(r"^&?\s*(?P<name>[A-Za-z_]\w*)\s*(?:\[\s*0\s*\])?$")
+_BASE = Pattern(r"^[&(\s]*(?P<name>[A-Za-z_]\w*)")
 _MOST_LINES = 12  # of a call
 
 

@@ -11,6 +11,7 @@ import re
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer._text import shortened
 from pytracer.analyze.behind import Place
 from pytracer.analyze.evidence.own_code.c_text import closing, declared_name, split, without_comments
@@ -26,8 +27,8 @@ from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import PythonFrame
 
-_WRITE = re.compile(r"(?<![\w.>])(?P<name>\w+)\s*\[\s*(?P<counter>\w+)\s*\+\+\s*\]\s*=(?!=)")
-_FOR, _OTHER_LOOPS = re.compile(r"\bfor\s*\("), re.compile(r"\b(?:while|do|goto|static)\b")
+_WRITE = Pattern(r"(?<![\w.>])(?P<name>\w+)\s*\[\s*(?P<counter>\w+)\s*\+\+\s*\]\s*=(?!=)")
+_FOR, _OTHER_LOOPS = Pattern(r"\bfor\s*\("), Pattern(r"\b(?:while|do|goto|static)\b")
 _COMPARES = r"(?:<=?|>=?|==|!=)"
 _QUOTED = 60
 

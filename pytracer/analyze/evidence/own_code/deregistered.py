@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from pytracer._library_files import is_library_file
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.lifetime.variables import python_frames
 from pytracer.analyze.evidence.native.native_stack import own_frames
 from pytracer.analyze.evidence.own_code.dropped_operators import DroppedOperators, dropped_operators
@@ -17,8 +17,8 @@ from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import PythonFrame
 
 _CALLS = "/torch/_ops.py"  # OpOverload, OpOverloadPacket, _OpNamespace
-_NAMESPACE = re.compile(r"\btorch\.ops\.(\w+)")
-_LOOKS_UP = re.compile(r"_get_operation_for_overload|\bc10::OperatorName\b|\bOperatorHandle::|findSchema")
+_NAMESPACE = Pattern(r"\btorch\.ops\.(\w+)")
+_LOOKS_UP = Pattern(r"_get_operation_for_overload|\bc10::OperatorName\b|\bOperatorHandle::|findSchema")
 _KERNELS = ("at::", "void at::", "torch::autograd::VariableType")
 _NEAR = 10  # frames
 

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 from msgspec import structs
 
+from pytracer._patterns import Pattern
 from pytracer._text import shortened
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.lifetime.where_made import place_of
@@ -38,7 +39,7 @@ from pytracer.analyze.view import ProcessView
 _QUOTED = 44
 _SETS = r"(?P<field>[\w.>-]+(?:->|\.)\w+)\s*=\s*(?:\([^()]*\)\s*)?{}(?:(?:->|\.)(?P<part>\w+))?\s*[;,]"
 # It counts its users, or is copied.
-_SHARES = re.compile(
+_SHARES = Pattern(
     r"retain|inc_?ref|add_?ref|ref_?c(?:oun)?t|refs?\b|shared_ptr|\b\w*(?:copy|clone|dup)\w*\s*\(", re.IGNORECASE
 )
 

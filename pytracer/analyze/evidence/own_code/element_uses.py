@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.own_code.c_text import closing
 from pytracer.analyze.evidence.own_code.native_bounds import LOOP, NAME, assigned_value
 
-_CUT = re.compile(r"%|&|\^|>>")
-_ARRAY = re.compile(r"(?<![\w.>])(?P<name>[A-Za-z_]\w*(?:(?:->|\.)\w+)*)\s*\[")
+_CUT = Pattern(r"%|&|\^|>>")
+_ARRAY = Pattern(r"(?<![\w.>])(?P<name>[A-Za-z_]\w*(?:(?:->|\.)\w+)*)\s*\[")
 _HOPS = 4
-_WHILE = re.compile(r"\bwhile\s*\(")
+_WHILE = Pattern(r"\bwhile\s*\(")
 
 
 def leads_to_memory(body: str, parameter: str) -> bool:

@@ -7,10 +7,10 @@ them holds can no longer be released. The library is that of the destructor; its
 from __future__ import annotations
 
 import os
-import re
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer._text import function_words, list_words
 from pytracer.analyze.evidence.native.fault_function import is_own_frame
 from pytracer.analyze.evidence.native.native_stack import image_name, is_at_exit, own_frames
@@ -19,9 +19,9 @@ from pytracer.analyze.evidence.own_code.source_files import sources_beside
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import NativeFrame
 
-_OF_PYTHON = re.compile(r"^(Py|_Py)|_dealloc$|^(subtype|object|type)_|^gc")
+_OF_PYTHON = Pattern(r"^(Py|_Py)|_dealloc$|^(subtype|object|type)_|^gc")
 _HOLDER = r"(?:py|pybind11)::(?!(?:module|arg|init|class|return|gil|call|buffer_info)\w*\b)\w+"
-_STATIC = re.compile(
+_STATIC = Pattern(
     rf"^(?P<local>\s*static\s+|(?=\w)(?:inline\s+|static\s+)*)(?P<type>(?:std::\w+\s*<[^;=(]*)?{_HOLDER}[^;=({{]*?)\s+"
     r"(?P<name>\w+)\s*(?=[;={(])(?![^;{]*\)\s*\{)"
 )

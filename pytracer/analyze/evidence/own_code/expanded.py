@@ -5,10 +5,9 @@ Native code that is given its data_ptr() and its number of elements goes past th
 
 from __future__ import annotations
 
-import re
-
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer._text import hex_addr, size_words
 from pytracer.analyze.evidence.lifetime.variables import plain_expression, program_frames, variable_of
 from pytracer.analyze.evidence.native.fault_function import own_function
@@ -24,7 +23,7 @@ from pytracer.report.job import Evidence
 
 _LARGE_BYTES = 1 << 30
 _MOST_COUNTED = 0xFFFFFFFF  # elements of a holder
-_FIRST_NAME = re.compile(r"^[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)?")
+_FIRST_NAME = Pattern(r"^[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)?")
 
 
 class Expanded(msgspec.Struct, frozen=True):

@@ -16,6 +16,7 @@ from collections.abc import Container, Iterator, Sequence
 import msgspec
 
 from pytracer._library_files import is_library_file
+from pytracer._patterns import Pattern
 from pytracer._text import function_words, list_words, shortened
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.native.fault_function import is_of_own_image
@@ -39,7 +40,7 @@ from pytracer.report.job import Evidence
 
 _GIVES = {3: "infinity", 4: "infinity", 5: "0 or a subnormal number", 6: "a rounded number", 7: "NaN"}
 _IMPORTED = "feenableexcept"
-_PYTHON = re.compile(r"^(?:libpython3|python)")
+_PYTHON = Pattern(r"^(?:libpython3|python)")
 _BY_IMPORT = frozenset({"feenableexcept", "fesetenv"})
 _OF_EACH = frozenset({"__cxa_finalize", "__gmon_start__", "_ITM_deregisterTMCloneTable"})  # crtbegin.o asks for them
 _QUOTED, _MOST_LINES = 60, 2

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.own_code.c_text import call_around, calls_of, closing, defined, function_around, split
 from pytracer.analyze.evidence.own_code.freed_reasons import (
     CopiedOwner,
@@ -20,17 +21,17 @@ from pytracer.analyze.evidence.own_code.freed_reasons import (
 from pytracer.analyze.evidence.own_code.freeing_line import FreeingLine, bare, freeing_line
 from pytracer.analyze.view import ProcessView
 
-_CALL = re.compile(r"^(?P<name>(?:\w+::)*\w+)\s*\(")
-_DATA = re.compile(r"^&?(?P<name>\w+)(?:\.(?P<how>data|data_ptr|mutable_data_ptr|begin)\s*(?:<[^>]*>)?\s*\(\)|\[0\])$")
+_CALL = Pattern(r"^(?P<name>(?:\w+::)*\w+)\s*\(")
+_DATA = Pattern(r"^&?(?P<name>\w+)(?:\.(?P<how>data|data_ptr|mutable_data_ptr|begin)\s*(?:<[^>]*>)?\s*\(\)|\[0\])$")
 _CONTAINER = r"(?P<type>std::(?:vector|array|string|deque)\b[^;(){{}}]*?|(?:at|torch)::Tensor|auto)[\s&]+{}\b"
 _ALLOCATES, _RELEASES = (
     r"alloc(?:ate)?|create|new|make|open|acquire",
     r"free|dealloc(?:ate)?|release|destroy|delete|close",
 )
 _DELETERS = ("from_blob", "capsule", "for_blob", "PyCapsule_New")
-_RETURNED = re.compile(r"\breturn\s+(?P<value>[^;]+);")
-_MOVED = re.compile(r"[\w)\]]\s*[+-]\s*[\w(]")
-_MAPPED = re.compile(r"\bmmap\s*\(")
+_RETURNED = Pattern(r"\breturn\s+(?P<value>[^;]+);")
+_MOVED = Pattern(r"[\w)\]]\s*[+-]\s*[\w(]")
+_MAPPED = Pattern(r"\bmmap\s*\(")
 _RETURNS_ONE = r"(?m)^\s*(?P<method>{owner}\s+\w+\s*\([^;{}]*\)(?:\s*const)?)\s*\{\s*return\s+\w+\s*;"
 _HOPS = 5
 

@@ -12,6 +12,7 @@ import re
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.behind import Place
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.lifetime.where_made import place_of
@@ -36,7 +37,7 @@ _VERBS, _NOUNS = (
     r"(?:free|dealloc(?:ate)?|release|destroy|delete|dispose|drop)",
     r"(?:c?str(?:ing)?|c?text|buf(?:fer)?|mem(?:ory)?|ptr|pointer|result|char|block|data)s?",
 )
-_RELEASES = re.compile(rf"(?:.*[_a-z0-9])?{_VERBS}(?:_?{_NOUNS})?", re.IGNORECASE)
+_RELEASES = Pattern(rf"(?:.*[_a-z0-9])?{_VERBS}(?:_?{_NOUNS})?", re.IGNORECASE)
 _FREED = r"(?:\bfree\s*\(\s*(?:\([\w\s*]+\)\s*)?|\bdelete\s*(?:\[\s*\])?\s*){}\b"
 
 

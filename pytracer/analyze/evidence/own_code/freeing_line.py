@@ -9,6 +9,7 @@ import re
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.native.fault_function import is_of_own_image
 from pytracer.analyze.evidence.native.native_stack import own_frames
 from pytracer.analyze.evidence.own_code.native_source import own_sources
@@ -17,12 +18,12 @@ from pytracer.analyze.view import ProcessView
 from pytracer.report.job import SourceLine
 
 _MOST_FRAMES = 10  # those of abort() and of the C library come first
-_FREES = re.compile(
+_FREES = Pattern(
     r"\bdelete\b\s*(?P<array>\[\s*\])?\s*(?P<deleted>[^;]+);|(?<![\w.>:])(?:std::|::)?free\s*\((?P<freed>[^;]+)\)\s*;"
 )
-_NAMED_CAST = re.compile(r"^(?:static|reinterpret|const)_cast\s*<[^>]*>\s*\((?P<inner>.*)\)$")
-_C_CAST = re.compile(r"^\((?:const\s+)?[\w:\s]+\*+\s*\)\s*(?P<inner>.+)$")
-_VARIABLE = re.compile(r"^(?:this->)?(?P<name>\w+(?:(?:->|\.)\w+)*)$")
+_NAMED_CAST = Pattern(r"^(?:static|reinterpret|const)_cast\s*<[^>]*>\s*\((?P<inner>.*)\)$")
+_C_CAST = Pattern(r"^\((?:const\s+)?[\w:\s]+\*+\s*\)\s*(?P<inner>.+)$")
+_VARIABLE = Pattern(r"^(?:this->)?(?P<name>\w+(?:(?:->|\.)\w+)*)$")
 
 
 class FreeingLine(msgspec.Struct, frozen=True):

@@ -9,6 +9,7 @@ from typing import TypeGuard
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer._text import shortened
 from pytracer.analyze.evidence.own_code.native_calls import parents_of
 from pytracer.analyze.evidence.syntax.bindings import each_set
@@ -17,7 +18,7 @@ from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes
 
 DEL, EXIT, FINALIZE, GC = "__del__", "__exit__", "weakref.finalize", "ffi.gc"
-_FREES = re.compile(
+_FREES = Pattern(
     r"free|del(?:ete)?(?:_|$)|destr|release|close|drop|dispose|deinit|dealloc|dtor|shutdown|cleanup|remove",
     re.IGNORECASE,
 )

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer._text import shortened
 from pytracer.analyze.behind import Place
 from pytracer.analyze.evidence.lifetime.variables import program_frames
@@ -31,7 +32,7 @@ _INFINITY = r"(?:INFINITY|HUGE_VALF?|(?:std::)?numeric_limits<\s*(?:float|double
 _STORE = r"(?P<name>\w+)\s*\[\s*{}\s*\]\s*=\s*(?P<minus>-?)\s*" + _INFINITY
 _WORDS = {0xFF800000: "-", 0x7F800000: ""}
 _WHOLE = {0xFFF0000000000000: "-", 0x7FF0000000000000: ""}
-_CLAMPED = re.compile(r"\b(?:f?max|MAX|std::max)\b|\?")
+_CLAMPED = Pattern(r"\b(?:f?max|MAX|std::max)\b|\?")
 _QUOTED = 70
 
 

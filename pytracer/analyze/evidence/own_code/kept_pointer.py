@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import msgspec
 
 from pytracer._library_files import is_library_file
+from pytracer._patterns import Pattern
 from pytracer._text import shortened
 from pytracer.analyze.evidence.lifetime.where_made import place_of
 from pytracer.analyze.evidence.native.fault_function import is_of_own_image
@@ -27,7 +28,7 @@ from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Storage
 from pytracer.report.job import PythonFrame
 
-_SETS = re.compile(
+_SETS = Pattern(
     r"(?m)^\s*(?:this->)?(?P<name>\w+)\s*=\s*(?P<value>[^=;][^;]*?)(?:\.(?:const_|mutable_)?data_ptr\b[^;]*)?;"
 )
 _QUOTED = 50

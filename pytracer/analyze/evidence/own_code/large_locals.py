@@ -6,6 +6,7 @@ import re
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer._text import size_words
 from pytracer.analyze.address_space.stack_bounds import stack_bounds
 from pytracer.analyze.evidence.native.native_stack import own_frames
@@ -19,10 +20,10 @@ _BYTES = {
     **dict.fromkeys(("long", "double", "int64_t", "uint64_t", "size_t", "ssize_t"), 8),
 }
 _LEAST_PART = 4  # of the stack: what a fixed array takes that is worth a name, and the frame of one of unknown size
-_ALLOCA = re.compile(r"\balloca\s*\(|__builtin_alloca")
-_COMMENT = re.compile(r"//.*|/\*.*?\*/|\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'")
-_CALL = re.compile(r"\b(?!sizeof\b)[A-Za-z_]\w*\s*\(")
-_NAME = re.compile(r"\b[A-Za-z_]\w*\b")
+_ALLOCA = Pattern(r"\balloca\s*\(|__builtin_alloca")
+_COMMENT = Pattern(r"//.*|/\*.*?\*/|\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'")
+_CALL = Pattern(r"\b(?!sizeof\b)[A-Za-z_]\w*\s*\(")
+_NAME = Pattern(r"\b[A-Za-z_]\w*\b")
 
 
 class LargeLocal(msgspec.Struct, frozen=True):

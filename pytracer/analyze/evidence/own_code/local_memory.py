@@ -10,6 +10,7 @@ import re
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer._text import shortened
 from pytracer.analyze.evidence.lifetime.where_made import place_of
 from pytracer.analyze.evidence.own_code.own_signature import Definition, definitions, own_definition
@@ -20,12 +21,12 @@ from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 
 _QUOTED = 60
-_BLOB = re.compile(
+_BLOB = Pattern(
     r"from_blob\s*\(\s*(?:\([\w\s*]+\)\s*)?&?(?P<name>\w+)"
     r"(?P<how>\.data\(\)|\.data_ptr[^,]*|\.data|\[0\])?\s*,(?P<rest>.*)"
 )
-_MAY_SHARE = re.compile(r"(?:auto|(?:torch|at)::Tensor)\b")  # `auto t = x.contiguous()` may be x itself
-_RETURNED = re.compile(r"\breturn\s+(?P<name>\w+)\s*\.\s*(?:const_|mutable_)?data(?:_ptr)?\b")
+_MAY_SHARE = Pattern(r"(?:auto|(?:torch|at)::Tensor)\b")  # `auto t = x.contiguous()` may be x itself
+_RETURNED = Pattern(r"\breturn\s+(?P<name>\w+)\s*\.\s*(?:const_|mutable_)?data(?:_ptr)?\b")
 
 
 class LocalMemory(msgspec.Struct, frozen=True):

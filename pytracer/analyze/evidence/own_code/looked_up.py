@@ -8,11 +8,11 @@ recording their sizes, and of tensors the least and the largest number as well.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer._text import list_words
 from pytracer.analyze.address_space.referrers import data_registers
 from pytracer.analyze.evidence.lifetime.variables import line_words
@@ -26,7 +26,7 @@ from pytracer.report.job import Evidence
 
 _SCALES, _SUMS = (1, 2, 4, 8), 4
 _WRAP = 1 << 32
-_OF_FLOATS = re.compile(r"\b[xyz]mm\d|\bst\(|\b[sdqv]\d+\b")
+_OF_FLOATS = Pattern(r"\b[xyz]mm\d|\bst\(|\b[sdqv]\d+\b")
 _NARROW = {"uint8": 1 << 8, "int8": 1 << 7, "uint16": 1 << 16, "int16": 1 << 15, "uint32": 1 << 32, "int32": 1 << 31}
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.own_code.c_text import (
     calls_of,
     closing,
@@ -27,12 +28,12 @@ from pytracer.analyze.naming import short_file
 from pytracer.analyze.view import ProcessView
 
 _LEVELS, _HOPS, _MOST_LINES = 8, 4, 3
-_ARRAY = re.compile(r"(?<![\w.>\]])(?P<name>[A-Za-z_]\w*)\s*(?=\[)")
-_TEMPLATE = re.compile(r"(?<=\w)<[\w:, ]*>(?=\s*\()")  # `kernel<float>(x)`
-_PLUS = re.compile(r"\+\s*(\d+)\s*$")
-_SETS = re.compile(r"\s*(?:(?P<only>=(?!=))|(?:[-+*/|&^%]|<<|>>)=|\+\+|--)")
-_CALL = re.compile(r"(?P<name>\w+)\s*\(")
-_MOVED = re.compile(r"[-+*/%&|^?\[](?!>)")
+_ARRAY = Pattern(r"(?<![\w.>\]])(?P<name>[A-Za-z_]\w*)\s*(?=\[)")
+_TEMPLATE = Pattern(r"(?<=\w)<[\w:, ]*>(?=\s*\()")  # `kernel<float>(x)`
+_PLUS = Pattern(r"\+\s*(\d+)\s*$")
+_SETS = Pattern(r"\s*(?:(?P<only>=(?!=))|(?:[-+*/|&^%]|<<|>>)=|\+\+|--)")
+_CALL = Pattern(r"(?P<name>\w+)\s*\(")
+_MOVED = Pattern(r"[-+*/%&|^?\[](?!>)")
 _ENDS = (";", "{", "}", ")", ":", ">")
 
 
@@ -75,7 +76,7 @@ class Lookup:
 
 
 # Of a member (`g->col[e]`), of what a function returned, of a row (`x[i][j]`): what it goes through is not told.
-_UNSEEN = re.compile(r"(?:\.|->)\s*\w+\s*\[|\)\s*(?:\[|\.\s*\w|->)|\]\s*(?:\[|->)")
+_UNSEEN = Pattern(r"(?:\.|->)\s*\w+\s*\[|\)\s*(?:\[|\.\s*\w|->)|\]\s*(?:\[|->)")
 
 
 def has_unseen(statement: str) -> bool:

@@ -10,14 +10,15 @@ from collections.abc import Iterator
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.own_code.c_text import closing, function_around, split
 from pytracer.analyze.evidence.own_code.short_allocations import BY_BYTES, NEW_ARRAY
 
 _SIZEOF = r"sizeof\s*(?:\(\s*(?P<type>[^()]*)\)|\*\s*\w+)"
-_PRODUCT = re.compile(rf"^(?:(?P<before>.+?)\s*\*\s*)?{_SIZEOF}(?:\s*\*\s*(?P<behind>.+))?$", re.DOTALL)
+_PRODUCT = Pattern(rf"^(?:(?P<before>.+?)\s*\*\s*)?{_SIZEOF}(?:\s*\*\s*(?P<behind>.+))?$", re.DOTALL)
 _CHARACTERS = frozenset({"char", "unsigned char", "signed char", "int8_t", "uint8_t", "void", "bool"})
-_NULL = re.compile(r"\s*(?:NULL|nullptr|0|\(void\s*\*\)\s*0)\s*[;,)]")
-_POINTED = re.compile(r"(?:^|[;{}()=])\s*\*+\s*$")  # `*x = 1`, which sets what x points at
+_NULL = Pattern(r"\s*(?:NULL|nullptr|0|\(void\s*\*\)\s*0)\s*[;,)]")
+_POINTED = Pattern(r"(?:^|[;{}()=])\s*\*+\s*$")  # `*x = 1`, which sets what x points at
 _ONE = "1"
 
 

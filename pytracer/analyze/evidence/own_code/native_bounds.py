@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer._text import list_words, shortened
 from pytracer.analyze.evidence.native.fault_function import is_own_frame
 from pytracer.analyze.evidence.native.native_stack import own_frames
@@ -20,13 +21,13 @@ from pytracer.analyze.view import ProcessView
 from pytracer.report.job import NativeFrame
 
 _MOST_FRAMES, _MOST_LOOPS, _MOST_MOVED, _QUOTED = 4, 3, 3, 70
-NAME = re.compile(r"(?<![\w.>])[A-Za-z_]\w*\b(?!\s*\()")
-_INDEXES = re.compile(r"\w\s*\[")
-LOOP = re.compile(
+NAME = Pattern(r"(?<![\w.>])[A-Za-z_]\w*\b(?!\s*\()")
+_INDEXES = Pattern(r"\w\s*\[")
+LOOP = Pattern(
     r"\bfor\s*\([^;]*?\b(?P<name>\w+)\s*=\s*(?P<start>[^;]*);\s*(?P=name)\s*(?P<how><=?|!=)\s*(?P<bound>[^;]+?)\s*;"
 )
-_OWN_BOUND = re.compile(r"^\w+$")
-_LOOKUP = re.compile(r"^\w+\s*\[[^=]*\]$")
+_OWN_BOUND = Pattern(r"^\w+$")
+_LOOKUP = Pattern(r"^\w+\s*\[[^=]*\]$")
 
 
 class NativeBounds(msgspec.Struct, frozen=True):

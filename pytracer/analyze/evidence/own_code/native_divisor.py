@@ -15,6 +15,7 @@ from itertools import takewhile
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer._text import list_words, shortened
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.lifetime.where_made import place_of
@@ -43,7 +44,7 @@ from pytracer.analyze.naming import LineWords, short_file
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import Evidence, NativeFrame
 
-_QUOTED, _OWN_HEADER = 70, re.compile(r'^[ \t]*#[ \t]*include[ \t]*"', re.M)
+_QUOTED, _OWN_HEADER = 70, Pattern(r'^[ \t]*#[ \t]*include[ \t]*"', re.M)
 
 
 class PassedZero(msgspec.Struct, frozen=True):

@@ -7,9 +7,9 @@ number that the program writes down and that a register held at the fault is the
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
+from pytracer._patterns import Pattern
 from pytracer._text import list_words, shortened, uncapital
 from pytracer.analyze.address_space.referrers import STATE_REGISTERS
 from pytracer.analyze.evidence.exceptions.name_origins import NameOrigin, follow
@@ -34,7 +34,7 @@ _GUARD = "`pytracer run --guard`"
 _MOST_NAMES = 3
 _MOST_FILES = 3
 _QUOTED = 44
-_DIVIDES = re.compile(r"//|%|\blen\(|\bint\(")
+_DIVIDES = Pattern(r"//|%|\blen\(|\bint\(")
 _LEAST = 100_000  # smaller numbers are in registers by chance
 _LEAST_ROUND = 1 << 31  # powers of two are, too
 _LARGEST_SHIFT = 64

@@ -6,11 +6,11 @@ Read as text, without a compiler: the local arrays that a function declares, and
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.native.fault_function import HEADERS
 from pytracer.analyze.naming import short_file
 from pytracer.decode.files import read_all, regular_file
@@ -19,11 +19,11 @@ from pytracer.report.job import NativeFrame, SourceLine
 SUFFIXES = (".c", ".cc", ".cpp", ".cxx", ".h", ".hpp", ".cu", ".cuh")
 _LARGEST_BYTES = 4 << 20
 _MOST_LINES = 400  # of a function
-_ARRAY = re.compile(
+_ARRAY = Pattern(
     r"^\s+(?:const\s+)?((?:unsigned\s+|struct\s+)?[A-Za-z_][\w:]*)\s+([A-Za-z_][^;(){}=]*\[[^;(){}=]*)[;=]"
 )
-_ITEM = re.compile(r"\b([A-Za-z_]\w*)\s*((?:\[\s*[\w+*/ -]+\s*\])+)")
-_MACRO = re.compile(r"^\s*#\s*define\s+([A-Za-z_]\w*)\s+\(?\s*(\d+)\s*\)?\s*(?:/[/*].*)?$")
+_ITEM = Pattern(r"\b([A-Za-z_]\w*)\s*((?:\[\s*[\w+*/ -]+\s*\])+)")
+_MACRO = Pattern(r"^\s*#\s*define\s+([A-Za-z_]\w*)\s+\(?\s*(\d+)\s*\)?\s*(?:/[/*].*)?$")
 _NOT_TYPES = ("return", "delete", "goto", "case", "static", "typedef", "else", "extern")
 
 

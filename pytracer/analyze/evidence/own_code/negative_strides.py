@@ -7,11 +7,11 @@ of the storage in a function that is noexcept, so that the error there ends the 
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer._text import list_words, shortened
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.native.aborts import cpp_exception
@@ -23,9 +23,7 @@ from pytracer.analyze.naming import LineWords, line_in
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 
-_REFUSED = re.compile(
-    r"Storage size calculation overflowed with sizes=\[[\d, ]*\] and strides=(\[[-\d, ]*-\d[-\d, ]*\])"
-)
+_REFUSED = Pattern(r"Storage size calculation overflowed with sizes=\[[\d, ]*\] and strides=(\[[-\d, ]*-\d[-\d, ]*\])")
 _TAKES = "from_dlpack"
 _QUOTED = 40
 _MOST = 2

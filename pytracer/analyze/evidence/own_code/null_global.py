@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer._text import list_words
 from pytracer.analyze.evidence.native.fault_function import is_of_own_image
 from pytracer.analyze.evidence.native.native_stack import own_frames
@@ -20,12 +21,12 @@ from pytracer.analyze.evidence.own_code.native_source import own_sources
 from pytracer.analyze.naming import short_file
 from pytracer.analyze.view import ProcessView
 
-_GLOBAL = re.compile(
+_GLOBAL = Pattern(
     r"(?m)^(?:static\s+|thread_local\s+|__thread\s+)*(?:const\s+|struct\s+)*[A-Za-z_][\w:<>,]*\s*\*+\s*(?P<name>\w+)\s*"
     r"(?:=\s*(?:NULL|nullptr|0)\s*)?;"
 )
 _USED = r"\b{}\s*(?:->|\[)|\*\s*{}\b"
-_NOTHING = re.compile(r"^(?:NULL|nullptr|0|\(void\s*\*\)\s*0)$")
+_NOTHING = Pattern(r"^(?:NULL|nullptr|0|\(void\s*\*\)\s*0)$")
 _MOST = 3
 
 

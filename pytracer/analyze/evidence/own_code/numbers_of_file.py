@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer._text import shortened
 from pytracer.analyze.evidence.failing.stored.paths import path_parts
 from pytracer.analyze.evidence.lifetime.variables import program_frames
@@ -25,13 +26,13 @@ from pytracer.analyze.evidence.syntax.scopes import scope_of
 from pytracer.analyze.naming import LineWords
 from pytracer.analyze.view import ProcessView
 
-_READS = re.compile(r"\b(?P<by>fscanf|fread)\s*\(")
+_READS = Pattern(r"\b(?P<by>fscanf|fread)\s*\(")
 _PRINTS = r"\b(?:snprintf|sprintf|strcpy|strcat|strncat|strncpy)\s*\(\s*{}\s*,(?P<rest>[^;]*);"
-_STRING = re.compile(r'"((?:\\.|[^"\\\n])*)"')
-_FILE_NAME = re.compile(r"^[^/%\\]+\.\w+$")
+_STRING = Pattern(r'"((?:\\.|[^"\\\n])*)"')
+_FILE_NAME = Pattern(r"^[^/%\\]+\.\w+$")
 _OF_PATH = frozenset({"savetxt", "tofile", "to_csv", "save", "writetext"})
 _OWNERS = frozenset({"write_text", "write_bytes"})
-_OPENS, _WRITES, _QUOTED = "open", re.compile(r"[wax+]"), 60
+_OPENS, _WRITES, _QUOTED = "open", Pattern(r"[wax+]"), 60
 
 
 class ReadNumbers(msgspec.Struct, frozen=True):

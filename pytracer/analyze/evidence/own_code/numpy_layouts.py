@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
 from msgspec import structs
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.own_code.struct_fields import FieldType, Structure, laid_out
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
@@ -18,7 +18,7 @@ _BYTES = {
     "uint64": 8, "intp": 8, "uintp": 8, "int_": 8, "longlong": 8, "float64": 8, "double": 8, "float_": 8, "int": 8,
     "float": 8,
 }  # fmt: skip
-_CODE = re.compile(r"[<=|]?[iufb?](\d?)$")
+_CODE = Pattern(r"[<=|]?[iufb?](\d?)$")
 _PAIR, _TRIPLE = 2, 3
 
 Layout = tuple[Structure, Structure]  # as the dtype is, and as it would be with align=True

@@ -8,7 +8,6 @@ Not those of the system, of Python, of installed packages, nor what torch.compil
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,6 +15,7 @@ from functools import cached_property
 import msgspec
 
 from pytracer._library_files import is_installed_program, is_library_file
+from pytracer._patterns import Pattern
 from pytracer._text import list_words, shortened
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.native.fault_function import is_own_frame
@@ -32,16 +32,14 @@ from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import NativeFrame, PythonFrame
 
-_OF_SYSTEM = re.compile(r"^/(usr/(lib|lib64|libexec|bin|local/cuda[^/]*)|lib|lib64|opt|nix|snap|gnu)/|^[^/]+$")
-_OF_OTHERS = re.compile(r"/(site|dist)-packages/|/lib-dynload/|torchinductor_|/\.?triton/|\.egg/")
-_PYTHON = re.compile(r"^(.+)/(?:bin/python[\d.]*|lib/libpython[\w.]*|lib/python[\d.]+/lib-dynload/.+)$")
+_OF_SYSTEM = Pattern(r"^/(usr/(lib|lib64|libexec|bin|local/cuda[^/]*)|lib|lib64|opt|nix|snap|gnu)/|^[^/]+$")
+_OF_OTHERS = Pattern(r"/(site|dist)-packages/|/lib-dynload/|torchinductor_|/\.?triton/|\.egg/")
+_PYTHON = Pattern(r"^(.+)/(?:bin/python[\d.]*|lib/libpython[\w.]*|lib/python[\d.]+/lib-dynload/.+)$")
 _ADDRESSES = ("data_ptr", "byref", "addressof", "c_void_p", "from_buffer", "pointer", "data_as", "untyped_storage")
 _NO_LIBRARIES = ("ctypes", "np", "numpy", "torch", "self", "F", "nn")
-_OF_TORCH_OPS = re.compile(
-    r"^torch\.ops\.(?!aten\b|prims?\b|torchvision\b|quantized\b|mkldnn\b|c10d\w*\b|profiler\b)\w+$"
-)
-_ATTRIBUTE = re.compile(r"self\.\w+")
-_SYSTEM_NAME = re.compile(r"^(lib)?(c|m|dl|rt|pthread|cuda|cudart|nvrtc|numa|gomp|omp)\b|^/(usr/)?lib")
+_OF_TORCH_OPS = Pattern(r"^torch\.ops\.(?!aten\b|prims?\b|torchvision\b|quantized\b|mkldnn\b|c10d\w*\b|profiler\b)\w+$")
+_ATTRIBUTE = Pattern(r"self\.\w+")
+_SYSTEM_NAME = Pattern(r"^(lib)?(c|m|dl|rt|pthread|cuda|cudart|nvrtc|numa|gomp|omp)\b|^/(usr/)?lib")
 _COUNTS = ("len", "int", "float", "bool", "str", "c_int", "c_long", "c_float", "c_double", "c_size_t", "id")
 _MOST_LINES, _QUOTED, _MOST_ALLOCATING = 2, 44, 4
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.native.fault_function import is_own_frame
 from pytracer.analyze.evidence.own_code.c_text import closing, declared_name, split
@@ -33,9 +34,9 @@ _CTYPES = {
     "unsigned int": "c_uint", "unsigned": "c_uint", "bool": "c_bool", "unsigned long": "c_ulong",
 }  # fmt: skip
 _KEYWORDS = r"(?:\*|\bconst\b|\b(?:__)?restrict(?:__)?\b|\s)*"
-_POINTER = re.compile(rf"^(?P<type>[\w ]+?){_KEYWORDS}\*{_KEYWORDS}(?P<name>\w+)(?:\s*\[\s*\])?$")
-_ARRAY = re.compile(r"^(?P<type>[\w ]+?)\s+(?P<name>\w+)\s*\[\s*\]$")
-_QUALIFIERS = re.compile(r"\b(const|volatile|restrict|struct|std::|extern|static)\b")
+_POINTER = Pattern(rf"^(?P<type>[\w ]+?){_KEYWORDS}\*{_KEYWORDS}(?P<name>\w+)(?:\s*\[\s*\])?$")
+_ARRAY = Pattern(r"^(?P<type>[\w ]+?)\s+(?P<name>\w+)\s*\[\s*\]$")
+_QUALIFIERS = Pattern(r"\b(const|volatile|restrict|struct|std::|extern|static)\b")
 _CAST = (
     r"(?:\((?:const\s+)?(?P<c>[\w ]+?)\s*\*\)|"
     r"(?:static|reinterpret)_cast<\s*(?:const\s+)?(?P<cpp>[\w: ]+?)(?:\s+const)?\s*\*\s*>\s*\()"

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import ast
 import math
-import re
 from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer._text import list_words, size_words
 from pytracer.analyze.evidence.indices.narrow_indices import two_indices
 from pytracer.analyze.evidence.indices.sparse_source import sparse_operator_advice
@@ -45,7 +45,7 @@ _ROW_BY_ROW = ("backward", "loss")  # operators of torch whose tensors are of th
 _COUNTS = ("numel", "size", "stride", "dim", "nelement", "storage_offset", "item", "tolist")
 _SIZES = ("shape", "size", "nbytes", "ndim", "strides", "itemsize", "value")
 _ADDRESSES = ("data_ptr", "ctypes", "data", "untyped_storage", "cast", "byref", "addressof", "from_buffer", "c_void_p")
-_ITEM = re.compile(r"\[\d+\]$")
+_ITEM = Pattern(r"\[\d+\]$")
 
 
 class Passed(msgspec.Struct, frozen=True):

@@ -8,12 +8,12 @@ but one variable cannot be None by its recorded value or by the source.
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
 import msgspec
 
 from pytracer._library_files import is_library_file
+from pytracer._patterns import Pattern
 from pytracer._text import function_words, shortened
 from pytracer.analyze.evidence.lifetime.variables import program_frames, python_frames
 from pytracer.analyze.evidence.lifetime.where_made import place_of
@@ -29,7 +29,7 @@ from pytracer.analyze.evidence.syntax.scopes import own_nodes, spans
 from pytracer.analyze.naming import LineWords
 from pytracer.analyze.view import ProcessView
 
-_BINDINGS = re.compile(r"(?:pybind11::cpp_function::|nanobind::detail::nb_func_)")
+_BINDINGS = Pattern(r"(?:pybind11::cpp_function::|nanobind::detail::nb_func_)")
 _REGISTERS = (("rdi", "rsi", "rdx", "rcx", "r8", "r9"), tuple(f"x{n}" for n in range(8)))  # of the arguments
 _LOOKS_UP = ("find", "get", "search", "match", "lookup", "pop", "fullmatch")
 _NEVER_NONE = frozenset({"byref", "addressof", "cast", "data_ptr", "encode", "len", "list", "tuple", "str", "bytes"})

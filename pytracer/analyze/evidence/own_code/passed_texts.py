@@ -10,6 +10,7 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 
+from pytracer._patterns import Pattern
 from pytracer._text import list_words, shortened
 from pytracer.analyze.evidence.lifetime.variables import line_words, program_frames
 from pytracer.analyze.evidence.native.fault_function import is_of_own_image
@@ -22,8 +23,8 @@ from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import NativeFrame
 
-_NAME = re.compile(r"^[A-Za-z_]\w*$")
-_TEXT = re.compile(r"\bchar\b.*[*\[]")
+_NAME = Pattern(r"^[A-Za-z_]\w*$")
+_TEXT = Pattern(r"\bchar\b.*[*\[]")
 _QUOTED, _MOST = 50, 2
 _Level = tuple[Function, Sequence[str], int]
 

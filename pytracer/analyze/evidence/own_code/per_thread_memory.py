@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer._text import list_words
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.lifetime.where_made import place_of
@@ -26,11 +27,11 @@ from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.naming import short_file
 from pytracer.analyze.view import ProcessView
 
-_PARALLEL = re.compile(r"^(?P<name>\w+)(?:\._omp_fn|\.omp_outlined|\.\.omp_par)")
+_PARALLEL = Pattern(r"^(?P<name>\w+)(?:\._omp_fn|\.omp_outlined|\.\.omp_par)")
 _NUMBER = "omp_get_thread_num"
-_VARIABLE = re.compile(rf"\b(\w+)\s*=\s*{_NUMBER}\s*\(\s*\)")
-_COUNTS = re.compile(r"\bomp_get_(?:max_threads|num_procs)\s*\(\s*\)")
-_SETS = re.compile(r"\bomp_set_num_threads\s*\(")
+_VARIABLE = Pattern(rf"\b(\w+)\s*=\s*{_NUMBER}\s*\(\s*\)")
+_COUNTS = Pattern(r"\bomp_get_(?:max_threads|num_procs)\s*\(\s*\)")
+_SETS = Pattern(r"\bomp_set_num_threads\s*\(")
 _OF_TORCH = "set_num_threads"
 _MOST = 3
 _NEAR = 4  # frames: memcpy() and the like lie above

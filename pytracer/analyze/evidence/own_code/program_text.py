@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name
@@ -20,7 +21,7 @@ from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import PythonFrame
 
-_C = re.compile(
+_C = Pattern(
     r"\)\s*(?:const\s*|noexcept\s*)?\{.*;.*\}|\bstruct\b[\s\w]*\{.*;.*\}|^[ \t]*#[ \t]*(?:include|define)\b",
     re.S | re.M,
 )

@@ -15,6 +15,7 @@ from functools import cached_property
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer._text import capital, list_words
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.lifetime.where_made import place_of
@@ -44,8 +45,8 @@ _SETS = (
     r"(?<![\w.>]){name}\b\s*(?:(?:\[[^\]]*\]|\.\s*\w+)\s*)*(?:[-+*/%&|^]|<<|>>)?=(?!=)|"
     r"\b(?:memcpy|memmove|memset|fread)\s*\(\s*(?:\([^()]{0,40}\)\s*)?&\s*{name}\b"
 )
-_TYPE = re.compile(r"(?!static\b|extern\b|return\b|typedef\b)[A-Za-z_][\w:<>, ]*[ *]+")
-_SIZES = re.compile(r"(?P<sizes>(?:\s*\[[^\]\n]{0,200}\])*)\s*(?:=(?!=)|;)")
+_TYPE = Pattern(r"(?!static\b|extern\b|return\b|typedef\b)[A-Za-z_][\w:<>, ]*[ *]+")
+_SIZES = Pattern(r"(?P<sizes>(?:\s*\[[^\]\n]{0,200}\])*)\s*(?:=(?!=)|;)")
 _LONGEST = 200  # of what stands before the name in a declaration
 _GLOBAL = "RTLD_GLOBAL"
 _MOST = 3

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.own_code.c_text import closing, function_around, split, without_texts
 from pytracer.analyze.evidence.own_code.native_bounds import LOOP, assigned_value
 
@@ -18,22 +19,22 @@ _NUMBER = (
     r"(?:std::)?(?:unsigned\s+(?:char|short|int|long(?:\s+long)?)|long\s+long|float|double|half|bool|char|short|int|long"
     r"|unsigned|size_t|u?int(?:8|16|32|64)_t)"
 )
-_ONE = re.compile(
+_ONE = Pattern(
     rf"(?P<name>\w+)\s*(?:=\s*|\(\s*)(?:new\s*(?:\(\s*std::nothrow\s*\)\s*)?(?P<type>{_NUMBER})\s*(?:\((?P<count>[^;]*)\))?"
     rf"|std::make_(?:unique|shared)<\s*(?P<made>{_NUMBER})\s*>\s*\((?P<given>[^;]*)\))\s*\)?\s*;"
 )
-BY_BYTES = re.compile(
+BY_BYTES = Pattern(
     r"(?:\b(?P<type>[A-Za-z_][\w:]*)\s*\*\s*(?:const\s+|(?:__)?restrict(?:__)?\s+)?)?\b(?P<name>\w+)\s*=\s*"
     r"(?:\(\s*(?:const\s+)?(?P<cast>[\w: ]+?)\s*\*\s*\)\s*"
     r"|(?:static|reinterpret)_cast<\s*(?P<cpp>[\w: ]+?)\s*\*\s*>\s*\(\s*)?"
     r"(?:std::)?(?P<by>malloc|calloc|realloc|alloca|aligned_alloc)\s*(?=\()"
 )
-NEW_ARRAY = re.compile(r"(?P<name>\w+)\s*(?:=|\()\s*new\s+(?P<type>[\w:]+(?:\s+\w+)?)\s*\[(?P<count>[^\]]+)\]")
-_RESERVED = re.compile(r"\b(?P<name>\w+)\s*\.\s*reserve\s*\((?P<count>[^;]*)\)\s*;")
+NEW_ARRAY = Pattern(r"(?P<name>\w+)\s*(?:=|\()\s*new\s+(?P<type>[\w:]+(?:\s+\w+)?)\s*\[(?P<count>[^\]]+)\]")
+_RESERVED = Pattern(r"\b(?P<name>\w+)\s*\.\s*reserve\s*\((?P<count>[^;]*)\)\s*;")
 _GROWS = "push_back|emplace_back|resize|assign|insert|swap|emplace"
 _ONE_BYTE = frozenset({"char", "unsigned char", "signed char", "int8_t", "uint8_t", "bool", "void", "byte"})
 _COPIES = r"(?:memcpy|memset|memmove|copy|copy_n|fill|fill_n|iota|sort)\s*\(\s*"
-_LITERAL = re.compile(r"^[01][uUlL]*$")
+_LITERAL = Pattern(r"^[01][uUlL]*$")
 _ONLY_ONE = "1"
 
 

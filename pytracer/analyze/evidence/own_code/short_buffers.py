@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer._text import capital, shortened
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.lifetime.where_made import place_of
@@ -33,7 +34,7 @@ from pytracer.analyze.evidence.syntax.scopes import scope_of
 from pytracer.analyze.naming import LineWords
 from pytracer.analyze.view import ProcessView
 
-_WHILE = re.compile(r"\bwhile\s*\(\s*(?P<name>\w+)\s*<\s*(?P<bound>\w+)\s*\)")
+_WHILE = Pattern(r"\bwhile\s*\(\s*(?P<name>\w+)\s*<\s*(?P<bound>\w+)\s*\)")
 _MAKERS = ("empty", "zeros", "ones")
 _QUOTED = 60
 

@@ -6,10 +6,9 @@ With `>=`, `<=` or NaN no element stops it where all are alike.
 
 from __future__ import annotations
 
-import re
-
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.native.fault_function import HEADERS, own_function
 from pytracer.analyze.evidence.native.native_stack import own_frames
 from pytracer.analyze.evidence.own_code.native_source import lines_from
@@ -18,12 +17,12 @@ from pytracer.analyze.naming import short_file
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import NativeFrame
 
-_UNGUARDED = re.compile(r"(?:^|\bstd::)__(?:introsort_loop|unguarded_(?:partition|linear_insert)\w*)(?:<|$)")
+_UNGUARDED = Pattern(r"(?:^|\bstd::)__(?:introsort_loop|unguarded_(?:partition|linear_insert)\w*)(?:<|$)")
 _MOST_FRAMES = 5  # of the comparison, and of what was not inlined
 _MOST_LINES = 80  # from the function's first line to its comparison
 _SIDE = r"[\w.\[\]()>*-]+?"
-_NOT_STRICT = re.compile(rf"return\s+({_SIDE})\s*([<>])=\s*({_SIDE})\s*;")
-_LAST_NAME = re.compile(r"(\w+)\W*$")
+_NOT_STRICT = Pattern(rf"return\s+({_SIDE})\s*([<>])=\s*({_SIDE})\s*;")
+_LAST_NAME = Pattern(r"(\w+)\W*$")
 
 
 class SortOrder(msgspec.Struct, frozen=True):

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer._text import capital, list_words
 from pytracer.analyze.evidence.own_code.c_text import closing, without_comments
 from pytracer.analyze.evidence.syntax.calls import called_name
@@ -33,14 +34,14 @@ _CTYPES_BYTES = {
 _CTYPES_POINTERS = frozenset({"c_void_p", "c_char_p", "c_wchar_p", "py_object"})
 _FUNCTIONS = frozenset({"CFUNCTYPE", "PYFUNCTYPE", "WINFUNCTYPE"})
 STRUCTURES = ("Structure", "LittleEndianStructure")
-_STRUCT = re.compile(r"\bstruct\s*(?P<tag>\w*)\s*\{")
-_NAME_BEHIND = re.compile(r"\s*(\w+)\s*;")
-_ALIAS = re.compile(r"\btypedef\s+(?P<type>[\w\s]+?(?:\s*\*)*)\s*\b(?P<name>\w+)\s*;")
-_FUNCTION_TYPE = re.compile(r"\btypedef\s+[\w\s*]+\(\s*\*\s*(?P<name>\w+)\s*\)\s*\(")
-_FUNCTION_FIELD = re.compile(r"^[\w\s*]+\(\s*\*\s*(?P<name>\w+)\s*\)\s*\(")
-_FIELD = re.compile(r"^(?P<stars>[\s*]*)(?P<name>\w+)\s*(?:\[\s*(?P<count>\d+)\s*\])?$")
-_QUALIFIERS = re.compile(r"\b(const|volatile|restrict|struct|enum)\b")
-_NOT_PLAIN = re.compile(r"#|__attribute__|\bunion\b|\{|:")
+_STRUCT = Pattern(r"\bstruct\s*(?P<tag>\w*)\s*\{")
+_NAME_BEHIND = Pattern(r"\s*(\w+)\s*;")
+_ALIAS = Pattern(r"\btypedef\s+(?P<type>[\w\s]+?(?:\s*\*)*)\s*\b(?P<name>\w+)\s*;")
+_FUNCTION_TYPE = Pattern(r"\btypedef\s+[\w\s*]+\(\s*\*\s*(?P<name>\w+)\s*\)\s*\(")
+_FUNCTION_FIELD = Pattern(r"^[\w\s*]+\(\s*\*\s*(?P<name>\w+)\s*\)\s*\(")
+_FIELD = Pattern(r"^(?P<stars>[\s*]*)(?P<name>\w+)\s*(?:\[\s*(?P<count>\d+)\s*\])?$")
+_QUALIFIERS = Pattern(r"\b(const|volatile|restrict|struct|enum)\b")
+_NOT_PLAIN = Pattern(r"#|__attribute__|\bunion\b|\{|:")
 
 
 class Field(msgspec.Struct, frozen=True):

@@ -10,6 +10,7 @@ import re
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.native.fault_function import is_own_frame
 from pytracer.analyze.evidence.native.native_stack import own_frames
 from pytracer.analyze.evidence.own_code.local_memory import LocalMemory, returned_pointer
@@ -22,12 +23,12 @@ _MAKES = (
     r"contiguous|to|clone|cpu|toType|to_dense|reshape|flatten|t|transpose|permute|index_select|masked_select|"
     r"cumsum|sort|argsort|nonzero|float|to_type|squeeze|detach"
 )
-_POINTER = re.compile(
+_POINTER = Pattern(
     rf"\b(?P<name>\w+)\s*=\s*(?:\([\w:\s*]+\)\s*)?(?:(?:static|reinterpret)_cast<[^>]*>\()?"
     rf"(?P<made>[\w.>\[\]-]+\.(?:{_MAKES})\([^;]*\))\.(?P<taken>(?:const_|mutable_)?data_ptr\b)"
 )
-_CALLED = re.compile(r"\*\s*(?P<name>\w+)\s*=\s*(?P<function>\w+)\s*\(")
-_OBJECT = re.compile(r"^[\w>\[\]-]+")
+_CALLED = Pattern(r"\*\s*(?P<name>\w+)\s*=\s*(?P<function>\w+)\s*\(")
+_OBJECT = Pattern(r"^[\w>\[\]-]+")
 
 
 class TemporaryPointer(msgspec.Struct, frozen=True):

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
-
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer._text import shortened
 from pytracer.analyze.evidence.native.aborts import terminated_without_exception
 from pytracer.analyze.evidence.native.fault_function import HEADERS, is_of_own_image
@@ -15,8 +14,8 @@ from pytracer.analyze.evidence.own_code.native_source import own_sources
 from pytracer.analyze.naming import short_file
 from pytracer.analyze.view import ProcessView
 
-_THROWS = re.compile(r"\b(?:TORCH_CHECK\w*|TORCH_INTERNAL_ASSERT\w*|AT_ERROR|throw)\b[^;]*")
-_CALLS = re.compile(r"(?<![\w.>:~])(\w+)\s*\(")
+_THROWS = Pattern(r"\b(?:TORCH_CHECK\w*|TORCH_INTERNAL_ASSERT\w*|AT_ERROR|throw)\b[^;]*")
+_CALLS = Pattern(r"(?<![\w.>:~])(\w+)\s*\(")
 _QUOTED = 60
 
 

@@ -15,23 +15,24 @@ from functools import cached_property
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer._text import shortened
 from pytracer.analyze.evidence.own_code.c_text import calls_of, closing, function_around, without_texts
 from pytracer.analyze.evidence.own_code.source_files import Source
 
-ENABLES = re.compile(r"\bfeenableexcept\s*\(|\bfesetenv\s*\(\s*FE_NOMASK_ENV\b|\b_MM_SET_EXCEPTION_MASK\s*\((?=[^;]*~)")
+ENABLES = Pattern(r"\bfeenableexcept\s*\(|\bfesetenv\s*\(\s*FE_NOMASK_ENV\b|\b_MM_SET_EXCEPTION_MASK\s*\((?=[^;]*~)")
 _DISABLES = (
     r"\bfedisableexcept\s*\(|\bfesetenv\s*\((?!\s*FE_NOMASK_ENV\b)|\bfeupdateenv\s*\("
     r"|\b_MM_SET_EXCEPTION_MASK\s*\((?![^;]*~)"
 )
-_OTHER_WAY = re.compile(r"\A\W*:|\belse\b|\breturn\b")  # between the two: not both of them run
-_ELSE = re.compile(r"\A\W*(?::|else\b)")
-_LOADED = re.compile(r"\bconstructor\b")
-_SAVED = re.compile(r"(\w+)\s*[=({]\s*(?:fegetexcept|fedisableexcept|feenableexcept)\s*\(")
-_BRACE = re.compile(r"[{}]")
-_CLASS = re.compile(r"\b(?:class|struct)\s+(\w+)\b[^;{}()]*$")
-_OWNED = re.compile(r"(\w+)\s*::\s*(~?\w+)\s*\(")
-_FLAG = re.compile(r"\b(?:FE|_MM_MASK)_([A-Z_]+)\b")
+_OTHER_WAY = Pattern(r"\A\W*:|\belse\b|\breturn\b")  # between the two: not both of them run
+_ELSE = Pattern(r"\A\W*(?::|else\b)")
+_LOADED = Pattern(r"\bconstructor\b")
+_SAVED = Pattern(r"(\w+)\s*[=({]\s*(?:fegetexcept|fedisableexcept|feenableexcept)\s*\(")
+_BRACE = Pattern(r"[{}]")
+_CLASS = Pattern(r"\b(?:class|struct)\s+(\w+)\b[^;{}()]*$")
+_OWNED = Pattern(r"(\w+)\s*::\s*(~?\w+)\s*\(")
+_FLAG = Pattern(r"\b(?:FE|_MM_MASK)_([A-Z_]+)\b")
 _ALL = ("ALL_EXCEPT", "NOMASK_ENV", "MASK")
 # By the code of the signal: names of fenv.h and of xmmintrin.h.
 FLAGS = {
@@ -153,7 +154,7 @@ class _File:
         names = "|".join(re.escape(name) for name in sorted(self.undoers))
         return re.compile(rf"{_DISABLES}|\b(?:{names})\s*\(" if names else _DISABLES)
 
-    def is_undone(self, rest: str, other_way: re.Pattern[str]) -> bool:
+    def is_undone(self, rest: str, other_way: Pattern) -> bool:
         """Whether the traps are switched off again further down, on each way there."""
         off = self._off.search(rest)
         return off is not None and other_way.search(rest, 0, off.start()) is None

@@ -6,12 +6,12 @@ each call, and so do many extensions. Packages that are widely used from threads
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 import msgspec
 
 from pytracer._library_files import is_library_file
+from pytracer._patterns import Pattern
 from pytracer._text import function_words
 from pytracer.analyze.evidence.native.fault_function import EVALUATES, is_own_frame
 from pytracer.analyze.evidence.native.native_stack import image_name
@@ -21,7 +21,7 @@ from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import NativeFrame, PythonFrame, ThreadStack
 
 _WAITS_FOR_GIL = ("take_gil", "PyEval_RestoreThread", "PyGILState_Ensure", "PyEval_AcquireThread")
-_PACKAGE = re.compile(r"/(site|dist)-packages/")
+_PACKAGE = Pattern(r"/(site|dist)-packages/")
 
 
 class AtOnce(msgspec.Struct, frozen=True):

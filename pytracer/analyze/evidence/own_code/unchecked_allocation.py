@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer._text import list_words, shortened
 from pytracer.analyze.evidence.lifetime.variables import line_words, program_frames
 from pytracer.analyze.evidence.lifetime.where_made import place_of
@@ -35,14 +36,14 @@ from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.naming import LineWords, line_in
 from pytracer.analyze.view import ProcessView
 
-_USES = re.compile(
+_USES = Pattern(
     r"(?<![\w.>])(?P<name>[A-Za-z_]\w*)\s*(?:\[|->)|(?<![\w)\]])\s*\*\s*(?P<pointed>[A-Za-z_]\w*)\b(?!\s*[,;=]\s*\*)"
 )
-_FILLS = re.compile(r"\bmem(?:set|cpy|move)\s*\(\s*(?P<name>[A-Za-z_]\w*)\s*,")
+_FILLS = Pattern(r"\bmem(?:set|cpy|move)\s*\(\s*(?P<name>[A-Za-z_]\w*)\s*,")
 _ELEMENT = r"(?:\s*(?:\[(?:[^\[\]]|\[[^\[\]]*\])*\]|(?:->|\.)\s*\w+))+"
 _WRITES = rf"(?<![\w.>])@{_ELEMENT}\s*(?:[-+*/|&^]?=(?!=)|\+\+|--)|\*\s*@\s*=(?!=)"
 _SET_ONLY = rf"(?<![\w.>])@{_ELEMENT}\s*=(?!=)|\*\s*@\s*=(?!=)"
-_CONDITION = re.compile(r"^\s*(?:\w+\s*:\s*)?(?:if|else|while|for|do|switch|case)\b|^[^(]*\)|[?]")
+_CONDITION = Pattern(r"^\s*(?:\w+\s*:\s*)?(?:if|else|while|for|do|switch|case)\b|^[^(]*\)|[?]")
 _MAKERS = ("malloc", "calloc", "realloc", "aligned_alloc")
 _QUOTED, _MOST_ROUNDS = 40, 8
 _MOST_ELEMENTS = 1 << 40

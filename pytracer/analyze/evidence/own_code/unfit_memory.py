@@ -7,7 +7,6 @@ leaves an array of smaller ones. Floats that it reads as whole numbers are huge 
 from __future__ import annotations
 
 import ast
-import re
 import struct
 from collections.abc import Iterator
 
@@ -15,6 +14,7 @@ import msgspec
 from msgspec import structs
 
 from pytracer._library_files import is_library_file
+from pytracer._patterns import Pattern
 from pytracer._text import count_words, list_words, shortened
 from pytracer.analyze.evidence.lifetime.variables import program_frames, python_frames
 from pytracer.analyze.evidence.lifetime.where_made import place_of
@@ -41,7 +41,7 @@ from pytracer.decode.types.snapshot import PythonFrame
 from pytracer.report.job import PythonFrame as Place
 
 _QUOTED = 70
-_WHOLE = re.compile(r"(?:self\.)?\w+")
+_WHOLE = Pattern(r"(?:self\.)?\w+")
 _TORCH_TYPES = {"double": "float64", "float": "float32", "int": "int32", "long": "int64", "short": "int16"}
 _FLOATS = {"float32": "<f", "float64": "<d"}
 _CONVERTS = {"int32": "int()", "int64": "long()", "int16": "short()"}

@@ -11,6 +11,7 @@ import re
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer._text import list_words
 from pytracer.analyze.evidence.native.fault_function import is_of_own_image
 from pytracer.analyze.evidence.native.native_stack import is_at_exit, own_frames
@@ -21,11 +22,11 @@ from pytracer.analyze.evidence.own_code.own_libraries import is_own_path
 from pytracer.analyze.naming import LineWords
 from pytracer.analyze.view import ProcessView
 
-_DECLARED = re.compile(
+_DECLARED = Pattern(
     r"(?m)^[ \t]*(?:static\s+|inline\s+)*(?:std::(?:vector|deque|list|unique_ptr|optional)\s*<\s*)?std::thread\s*>?\s+"
     r"(?P<name>\w+)\s*(?:;|\{|=)"
 )
-_THREADS = re.compile(r"\bj?thread\s*>?\s+\w+\s*(?:;|\{|=|\(|,)|\bj?thread\s*[({]")
+_THREADS = Pattern(r"\bj?thread\s*>?\s+\w+\s*(?:;|\{|=|\(|,)|\bj?thread\s*[({]")
 _MOST = 2
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer._text import function_words, list_words, shortened
 from pytracer.analyze.address_space.referrers import STATE_REGISTERS
 from pytracer.analyze.evidence.lifetime.variables import program_frames
@@ -37,28 +38,28 @@ from pytracer.analyze.naming import LineWords
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import Evidence
 
-_UNSIGNED = re.compile(
+_UNSIGNED = Pattern(
     r"(?<![\w:])(?P<type>unsigned(?:\s+(?:long(?:\s+long)?|int))?|(?:std::)?(?:size_t|uint(?:32|64)_t|uintptr_t))\s+"
     r"(?P<name>\w+)\s*(?==(?!=)|[;,])"
 )
-_UNSIGNED_FIELD = re.compile(r"\bunsigned\b|\bsize_t\b|\buint|\buintptr")
-_OF_32_BITS = re.compile(r"unsigned(?:\s+int)?|(?:std::)?uint32_t")
-_LOADS = re.compile(
+_UNSIGNED_FIELD = Pattern(r"\bunsigned\b|\bsize_t\b|\buint|\buintptr")
+_OF_32_BITS = Pattern(r"unsigned(?:\s+int)?|(?:std::)?uint32_t")
+_LOADS = Pattern(
     r"^(?:__)?atomic_load(?:_n|_explicit)?\s*\(\s*&?\s*(?P<of>[^,()]+)(?:,.*)?\)$|^(?P<own>.+)\.load\(.*\)$"
 )
-_CAST = re.compile(r"^\(\s*(?:u?int\d+_t|s?size_t|unsigned|long|int)(?:\s+\w+)*\s*\)\s*(?=[\w(])")
-_FIELD = re.compile(r"^(?P<owner>\w+)\s*(?:->|\.)\s*(?P<field>\w+)$")
-_COPIES = re.compile(r"\b(?:mem(?:cpy|move|set)|mempcpy|fread|fwrite|read|copy_n|fill_n)\s*\(")
-_LOOPS = re.compile(r"\b(?P<how>for|while)\s*\(")
-_CHECKS = re.compile(r"\b(?:if|\w*(?P<macro>CHECK|ASSERT|ENSURE|EXPECTS)\w*)\s*\(", re.I)
-_COMPARES = re.compile(r"(?<![<>-])[<>](?![<>])=?|[!=]=|&&|\|\||\b(?:and|or)\b")
+_CAST = Pattern(r"^\(\s*(?:u?int\d+_t|s?size_t|unsigned|long|int)(?:\s+\w+)*\s*\)\s*(?=[\w(])")
+_FIELD = Pattern(r"^(?P<owner>\w+)\s*(?:->|\.)\s*(?P<field>\w+)$")
+_COPIES = Pattern(r"\b(?:mem(?:cpy|move|set)|mempcpy|fread|fwrite|read|copy_n|fill_n)\s*\(")
+_LOOPS = Pattern(r"\b(?P<how>for|while)\s*\(")
+_CHECKS = Pattern(r"\b(?:if|\w*(?P<macro>CHECK|ASSERT|ENSURE|EXPECTS)\w*)\s*\(", re.I)
+_COMPARES = Pattern(r"(?<![<>-])[<>](?![<>])=?|[!=]=|&&|\|\||\b(?:and|or)\b")
 _LONGEST = 1000  # letters in parentheses
 _MADE = r"(?<![\w.>]){}\s*=(?!=)[^;]*\b(?:malloc|calloc|new|make_unique|make_shared)\b"
 _FARTHEST = {32: 1 << 30, 64: 1 << 40}  # below 0: as counts differ
 _LEAST_UNPROVEN = 2  # -1 is in registers for other reasons, such as an error
 _QUOTED = 60
 _MOST = 2
-_SHARED = re.compile(r"\bMAP_SHARED\b|\bshm_open\b|\bshmget\b")
+_SHARED = Pattern(r"\bMAP_SHARED\b|\bshm_open\b|\bshmget\b")
 
 
 class Reset(msgspec.Struct, frozen=True):

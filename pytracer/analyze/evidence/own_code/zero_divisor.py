@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-import re
 
 import msgspec
 
 from pytracer._library_files import is_library_file
+from pytracer._patterns import Pattern
 from pytracer._text import shortened
 from pytracer.analyze.evidence.exceptions.name_origins import follow
 from pytracer.analyze.evidence.lifetime.variables import program_frames, python_frames
@@ -20,8 +20,8 @@ from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import PythonFrame
 
-_ROUNDS = re.compile(r"//|\bint\(|\bfloor\(|>>|\bround\(")
-_OF_SELF = re.compile(r"self\.(\w+)$")
+_ROUNDS = Pattern(r"//|\bint\(|\bfloor\(|>>|\bround\(")
+_OF_SELF = Pattern(r"self\.(\w+)$")
 _QUOTED = 80
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from pytracer._library_files import is_library_file
+from pytracer._patterns import Pattern
 from pytracer._text import capital
 from pytracer.analyze.evidence.ports.owners import Owner, owner_of
 from pytracer.analyze.evidence.ports.refused import GROUP, PortReason, Refused, port_evidence, refused_of
@@ -19,7 +19,7 @@ from pytracer.report.job import PythonFrame
 
 _PREFIX = "dist.PrefixStore"
 # torch 2.13, TCPStoreLibUvBackend.cpp and socket.cpp.
-_STORE_IN_USE = re.compile(
+_STORE_IN_USE = Pattern(
     r"server socket has failed[^\n]*?(?:port: (\d{1,5}), [^\n]*EADDRINUSE|:(\d{1,5}) \(errno: 98\b)"
 )
 

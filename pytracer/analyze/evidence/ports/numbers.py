@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Sequence
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import computed
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
@@ -16,7 +16,7 @@ from pytracer.decode.types.snapshot import Snapshot
 
 _DEEPEST, _DIGITS = 6, 20
 _READS = ("get", "getenv", "setdefault", "pop")
-_OF_ADDRESS = re.compile(r":(\d{1,5})$")  # `[::]:50051`, `tcp://*:5555`
+_OF_ADDRESS = Pattern(r":(\d{1,5})$")  # `[::]:50051`, `tcp://*:5555`
 
 
 class Ports(msgspec.Struct, frozen=True):

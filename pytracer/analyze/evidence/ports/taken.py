@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer.report.job import VariableReport
 
 _PREFIX = "taken port"
 _DIGITS = 20
-_REFUSED = re.compile(  # as in record/torch/taken_port.py
+_REFUSED = Pattern(  # as in record/torch/taken_port.py
     r"EADDRINUSE|[Aa]ddress (?:is )?already in use|[Ff]ailed to bind to address|[Pp]ort \d+ is.* in use"
     r"|\[Errno 98\]|errno: 98\b"
 )

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import ast
 import itertools
-import re
 from collections.abc import Iterator
 
 import msgspec
 
 from pytracer._library_files import is_library_file
+from pytracer._patterns import Pattern
 from pytracer._text import function_words, list_words, shortened
 from pytracer.analyze.evidence.lifetime.variables import plain_expression, program_frames, python_frames
 from pytracer.analyze.evidence.operators.operator import find_operator, is_of_torch
@@ -36,7 +36,7 @@ _NULL = ("null", "near-null")
 _NOT = "not "
 _TENSOR = "at::Tensor"
 _QUOTED = 70
-_MODULE = re.compile(r"(?:parameter|buffer) (.+)\.(\w+)(?: of .+)?$")
+_MODULE = Pattern(r"(?:parameter|buffer) (.+)\.(\w+)(?: of .+)?$")
 
 
 class Missing(msgspec.Struct, frozen=True):

@@ -6,10 +6,10 @@ the tensors, and the result's storage has the line that made it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from pytracer._library_files import is_library_file
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.lifetime.variables import plain_expression, registered_name
 from pytracer.analyze.evidence.lifetime.where_made import own_line
 from pytracer.analyze.evidence.preconditions.call import BoundCall
@@ -19,7 +19,7 @@ from pytracer.analyze.naming import short_file
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Crash, Holder, Storage
 
-_NODE = re.compile(r"^(\w+?)Backward\d*$")
+_NODE = Pattern(r"^(\w+?)Backward\d*$")
 _KIND = "saved"
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from fractions import Fraction
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer._text import list_words
 from pytracer.analyze.evidence.heap.heap import heap_damage
 from pytracer.analyze.evidence.indices.byte_order import reversed_range
@@ -47,7 +47,7 @@ _NULL = ("null", "near-null")  # an argument is missing or empty
 _OTHERWISE = (*_NULL, "stack-guard")  # or the stack was full
 _ATEN = "aten::"
 _OF_VALUES, _OF_SIZES = ("min", "max", "least_sum"), ("size", "numel")
-_NODE = re.compile(r"^(\w+?)Backward\d*$")
+_NODE = Pattern(r"^(\w+?)Backward\d*$")
 _MOST_TERMS, _MOST_CALLS = 2, 2
 _WHERE_MADE = "{made}"
 _LARGEST_CODE = 0x10FFFF  # of a character

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
 from pytracer.analyze.evidence.syntax.names import names_of, variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
@@ -15,7 +15,7 @@ _PARSERS = frozenset({"ArgumentParser", "parse_args", "parse_known_args"})
 _FRESH = frozenset(
     {"empty", "empty_like", "zeros", "zeros_like", "ones", "ones_like", "rand", "randn", "rand_like", "randn_like"}
 )
-IN_PLACE = re.compile(r"[a-z0-9]_$")
+IN_PLACE = Pattern(r"[a-z0-9]_$")
 _NUMBERS = (int, float)
 _LITERALS = (ast.Constant, ast.Tuple, ast.List, ast.Set, ast.Dict, ast.UnaryOp, ast.BinOp)
 _PARTS = (ast.operator, ast.unaryop, ast.expr_context)

@@ -7,7 +7,6 @@ changed in place between (`rows.append(x)`, `mask[i] = 0`) is taken as well. By 
 from __future__ import annotations
 
 import ast
-import re
 from collections import deque
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -16,6 +15,7 @@ import msgspec
 from msgspec import structs
 
 from pytracer._library_files import is_library_file
+from pytracer._patterns import Pattern
 from pytracer.analyze.behind import Behind, Place
 from pytracer.analyze.evidence.slicing.bearing import (
     IN_PLACE,
@@ -64,7 +64,7 @@ _MOST_WAYS = 2  # lines of which one gave the value
 _MOST_FILLS = 2
 _MOST_SEEN = 64
 _LIBRARIES = (*LIBRARY_LOADERS, "import_module")
-_DEVICE = re.compile(r"(?:cuda|cpu|mps|xpu)(?::\d+)?")
+_DEVICE = Pattern(r"(?:cuda|cpu|mps|xpu)(?::\d+)?")
 _DEFINES = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import ast
 import copy
-import re
 from collections.abc import Iterator, Mapping
 from itertools import islice
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.slicing.bindings import bindings_of
 from pytracer.analyze.evidence.slicing.callers import calls_of, only_function
 from pytracer.analyze.evidence.syntax.calls import called_name
@@ -23,7 +23,7 @@ from pytracer.analyze.evidence.syntax.ranks import is_for_one_rank, one_rank_num
 from pytracer.analyze.evidence.syntax.scopes import is_parameter, own_nodes, scope_of, spans, spans_body
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-_PROPERTIES = re.compile(r"property$")
+_PROPERTIES = Pattern(r"property$")
 _DEPTH, _MOST_CALLERS = 3, 8
 
 

@@ -13,6 +13,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.slicing.keepers import Files
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name
@@ -20,7 +21,7 @@ from pytracer.analyze.evidence.syntax.imports import imported_as
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes
 
-_LOSS = re.compile("loss|crit|metric|objective", re.IGNORECASE)
+_LOSS = Pattern("loss|crit|metric|objective", re.IGNORECASE)
 _FILLS = ("append", "extend", "add", "update")
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _MOST = 200

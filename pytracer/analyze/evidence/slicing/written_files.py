@@ -6,11 +6,11 @@ By syntax alone: both paths end alike, in characters that the source shows, and 
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator, Mapping
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.stored.paths import path_parts
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
@@ -21,7 +21,7 @@ from pytracer.analyze.evidence.syntax.scopes import scope_of
 
 _READERS = frozenset({"load", "fromfile", "memmap", "open_memmap", "from_file", "loadtxt"})
 _WRITERS = frozenset({"tofile", "savez", "savez_compressed", "save", "savetxt"})
-_UNKNOWN = re.compile(r"\{.*? \d+ \d+\}")  # as path_parts writes what the source does not show
+_UNKNOWN = Pattern(r"\{.*? \d+ \d+\}")  # as path_parts writes what the source does not show
 _LEAST = 3  # characters that are known; fewer are of any file
 _NUMPY, _ARRAY = frozenset({"np", "numpy"}), ".npy"
 

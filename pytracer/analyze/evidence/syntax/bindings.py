@@ -6,9 +6,9 @@ Syntax alone: a name means the variable of the innermost function around it, or 
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator, Sequence
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
@@ -18,7 +18,7 @@ from pytracer.analyze.evidence.syntax.scopes import Scope, all_parameters, class
 _FILLS = frozenset({"append", "extend", "add", "update", "insert", "setdefault", "appendleft", "put"})
 OR = "or"  # begins the words of another line that may have bound it
 _MOST_LINES = 2
-_IN_PLACE = re.compile(r"\[|\w+ of \d+$")  # tensors and containers, by their recorded values
+_IN_PLACE = Pattern(r"\[|\w+ of \d+$")  # tensors and containers, by their recorded values
 _REGISTERS = frozenset({"register_buffer", "register_parameter", "register_module", "add_module"})
 
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterable, Sequence
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import Scope, parameters
 
-RANDOM = re.compile(
+RANDOM = Pattern(
     r"(^|[._])(random|rng|randint|randrange|randperm|rand|randn|uniform|normal|gauss|choice|choices|shuffle|multinomial"
     r"|integers)\b"
 )

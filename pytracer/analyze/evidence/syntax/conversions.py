@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import ast
-import re
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 
-_INTEGERS = re.compile(r"""^(?:(?:torch|np|numpy)\.)?(?:u?int(?:p|c|_|8|16|32|64)?|long)$|^['"]u?i(?:nt)?\d*['"]$""")
-_WHOLE = re.compile(r"^(?:arg\w+|arange|randint\w*|randperm|nonzero|searchsorted|bucketize|bincount|size|len|numel)$")
+_INTEGERS = Pattern(r"""^(?:(?:torch|np|numpy)\.)?(?:u?int(?:p|c|_|8|16|32|64)?|long)$|^['"]u?i(?:nt)?\d*['"]$""")
+_WHOLE = Pattern(r"^(?:arg\w+|arange|randint\w*|randperm|nonzero|searchsorted|bucketize|bincount|size|len|numel)$")
 _MAKERS = frozenset({"tensor", "as_tensor", "array", "asarray", "full"})
 _OF_INTEGERS = frozenset({"LongTensor", "IntTensor", "int64", "int32", "intp"})
-_OF_32_BITS = re.compile(r"""(?<!\w)u?int32$|(?<!\w)intc$|^['"]u?i4['"]$|^['"]u?int32['"]$""")
+_OF_32_BITS = Pattern(r"""(?<!\w)u?int32$|(?<!\w)intc$|^['"]u?i4['"]$|^['"]u?int32['"]$""")
 
 
 def integer_operand(call: ast.Call) -> ast.expr | None:

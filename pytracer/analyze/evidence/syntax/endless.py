@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer._text import list_words, shortened
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.changes import (
@@ -34,7 +35,7 @@ from pytracer.analyze.evidence.syntax.unbounded import (
     yields,
 )
 
-_TOLERANCE = re.compile(r"tol|eps|thresh|delta|diff|err|change|gap|resid", re.IGNORECASE)
+_TOLERANCE = Pattern(r"tol|eps|thresh|delta|diff|err|change|gap|resid", re.IGNORECASE)
 _TIME = frozenset({"sleep", "time", "monotonic", "perf_counter", "info", "debug", "warning"})
 _TAKES, _PUTS = frozenset({"pop", "popleft", "get", "heappop"}), frozenset({"append", "extend", "appendleft", "put"})
 

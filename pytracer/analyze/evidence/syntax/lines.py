@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator, Sequence
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.syntax.names import names_of, variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import function_headed, parameters, spans, statement_at
 
-_DOTTED = re.compile(r"\w+(\.\w+)+")
+_DOTTED = Pattern(r"\w+(\.\w+)+")
 
 
 def names_of_line(tree: ast.Module, line: int) -> list[str]:

@@ -14,11 +14,13 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from pytracer._patterns import Pattern
+
 _PARSER = importlib.import_module("re._parser" if sys.version_info >= (3, 11) else "sre_parse")
 _REPEATS = ("MAX_REPEAT", "MIN_REPEAT")
 _ZERO_WIDTH = ("AT", "ASSERT", "ASSERT_NOT")
 _DEEPEST = 8
-_QUANTIFIER = re.compile(r"(?:[*+]|\{\d+,\})")
+_QUANTIFIER = Pattern(r"(?:[*+]|\{\d+,\})")
 
 
 def nested_repetition(pattern: str, flags: int = 0, *, whole: bool = False) -> str | None:

@@ -8,7 +8,9 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-_SIZED = re.compile(r"(?:list|tuple|dict|set|str|bytes|deque|OrderedDict|defaultdict|Counter) of (\d+)$")
+from pytracer._patterns import Pattern
+
+_SIZED = Pattern(r"(?:list|tuple|dict|set|str|bytes|deque|OrderedDict|defaultdict|Counter) of (\d+)$")
 _COMPARES: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,

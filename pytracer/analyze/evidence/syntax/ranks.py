@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import ast
-import re
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.loops import deciding_ifs
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import spans_body
 
-_RANK = re.compile(
+_RANK = Pattern(
     r"(?:(?:global|local|node|group|data_parallel|dp|my|proc|process|worker|trainer)_)?rank|get_(?:\w+_)?rank"
     r"|(?:proc|rank)_(?:id|idx)|is_(?:main|master)\w*|(?:main|master)_process|process_index"
 )
-_ENVIRONMENT = re.compile(r"\b(?:environ|getenv)\b.*\b(?:LOCAL_)?RANK\b")
-_OF_SOME = re.compile(r"(?:node|group|dp|tp|pp|cp|parallel|worker|trainer)_rank")
-_FLAG = re.compile(r"main|master")
+_ENVIRONMENT = Pattern(r"\b(?:environ|getenv)\b.*\b(?:LOCAL_)?RANK\b")
+_OF_SOME = Pattern(r"(?:node|group|dp|tp|pp|cp|parallel|worker|trainer)_rank")
+_FLAG = Pattern(r"main|master")
 
 
 def is_rank(node: ast.AST) -> bool:

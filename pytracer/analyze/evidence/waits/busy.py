@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-import re
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer._text import shortened
 from pytracer.analyze.evidence.native.fault_function import NativeFunction, own_function
 from pytracer.analyze.evidence.syntax.endless import only_exit
@@ -21,12 +21,12 @@ from pytracer.report.job import PythonFrame
 
 _LONGEST = 60
 _FEW = 4
-_BLOCKING = re.compile(  # glibc
+_BLOCKING = Pattern(  # glibc
     r"_*(?:GI_+)?(?:libc_)?(?P<name>read|recv|recvfrom|recvmsg|poll|ppoll|select|pselect|epoll_wait|epoll_pwait|accept|accept4"
     r"|connect|write|send|sendto|sendmsg|wait4|waitpid|waitid|futex\w*|pthread_cond_\w*wait\w*|sem_\w*wait\w*"
     r"|new_sem_wait\w*|lll_lock_wait\w*|pthread_\w*join\w*|sigwait\w*|pause)(?:\.constprop\.\d+|_nocancel)?"
 )
-_OF_FILES = re.compile(r"exists|is_file|isfile|is_dir|isdir|listdir|scandir|iterdir|glob")
+_OF_FILES = Pattern(r"exists|is_file|isfile|is_dir|isdir|listdir|scandir|iterdir|glob")
 
 
 class Busy(msgspec.Struct, frozen=True):

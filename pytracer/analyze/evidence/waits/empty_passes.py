@@ -7,12 +7,12 @@ has no batch: with drop_last=True and fewer samples than batch_size, or without 
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Sequence
 
 import msgspec
 
 from pytracer._library_files import is_library_file
+from pytracer._patterns import Pattern
 from pytracer._text import count_words
 from pytracer.analyze.evidence.native.native_stack import image_name
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
@@ -37,10 +37,10 @@ from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.journal import Fact, Loader
 from pytracer.report.job import PythonFrame
 
-_LOADER = re.compile(r"/torch/utils/data/dataloader\.py$")
-_BESIDE = re.compile(r"/torch/|/(abc|contextlib|typing)\.py$|^<frozen abc>")  # samplers, a profiler's range
-_SAMPLES = re.compile(r"/torch/utils/data/(_utils/(collate|pin_memory|worker)|dataset|datapipes/)")
-_PYTHON = re.compile(r"(lib)?python|libc[.-]|libpytracer_core")
+_LOADER = Pattern(r"/torch/utils/data/dataloader\.py$")
+_BESIDE = Pattern(r"/torch/|/(abc|contextlib|typing)\.py$|^<frozen abc>")  # samplers, a profiler's range
+_SAMPLES = Pattern(r"/torch/utils/data/(_utils/(collate|pin_memory|worker)|dataset|datapipes/)")
+_PYTHON = Pattern(r"(lib)?python|libc[.-]|libpytracer_core")
 _WRAPPERS = frozenset({"enumerate", "tqdm", "iter"})
 _NOTED = 16  # DataLoaders of a process that are recorded
 _WORK = frozenset({"STEP", "NODE"})

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.deaths.ending import asked_to_end
 from pytracer.analyze.evidence.phrases import error_words
 from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait, WaitKind
@@ -18,11 +18,11 @@ from pytracer.report.job import Evidence, PythonFrame, ThreadExceptionReport
 _LISTED = 3
 _IN_PROCESS: tuple[WaitKind, ...] = ("queue", "full-queue", "notice")
 _FOR_A_THREAD: tuple[WaitKind, ...] = (*_IN_PROCESS, "pool", "workers", "lock", "thread", "thread-at-exit")
-_POOL = re.compile(r"/multiprocess(?:ing)?/pool\.py$")
-_BETWEEN_PROCESSES = re.compile(r"/multiprocess(?:ing)?/\w+\.py$")
+_POOL = Pattern(r"/multiprocess(?:ing)?/pool\.py$")
+_BETWEEN_PROCESSES = Pattern(r"/multiprocess(?:ing)?/\w+\.py$")
 # What waiting with a limit raises, and torch when the thread that pins batches is gone.
-_GAVE_UP = re.compile(r"\b(Empty|Full|TimeoutError|BrokenBarrierError)$")
-_RECEIVES = re.compile(r"/multiprocess(?:ing)?/connection\.py$")
+_GAVE_UP = Pattern(r"\b(Empty|Full|TimeoutError|BrokenBarrierError)$")
+_RECEIVES = Pattern(r"/multiprocess(?:ing)?/connection\.py$")
 LOADED = (
     "It could not load what a worker had sent: a result, or an exception of a task, whose class the message names. "
     "Make that picklable (see its __init__, __reduce__ and __setstate__), or return and raise plain values."

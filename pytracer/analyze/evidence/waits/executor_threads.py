@@ -5,23 +5,23 @@ cancel() of a task ends the task and its Future. A thread that runs a function a
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 import msgspec
 
 from pytracer._library_files import is_library_file
+from pytracer._patterns import Pattern
 from pytracer.analyze.parts import python_frame
 from pytracer.decode.types.snapshot import Crash
 from pytracer.report.job import PythonFrame
 
-_POOL = re.compile(r"/concurrent/futures/thread\.py$")
-_EVENT_LOOP = re.compile(r"/asyncio/base_events\.py$")
+_POOL = Pattern(r"/concurrent/futures/thread\.py$")
+_EVENT_LOOP = Pattern(r"/asyncio/base_events\.py$")
 # CPython: what waits for the threads of an executor, of a loop in a thread of its own, and the loop of such a thread.
 _SHUTDOWN, _OF_LOOP, _WORKER = "shutdown", "_do_shutdown", "_worker"
 _NEAR = 5
 # What a thread waits in for somebody else: nothing ends that when the program is done.
-_BLOCKS = re.compile(r"/(queue|threading|multiprocess(?:ing)?/\w+|socket|ssl|selectors|subprocess)\.py$")
+_BLOCKS = Pattern(r"/(queue|threading|multiprocess(?:ing)?/\w+|socket|ssl|selectors|subprocess)\.py$")
 
 
 class UnfinishedTask(msgspec.Struct, frozen=True):
@@ -59,5 +59,5 @@ def unfinished_task(end: Crash | None) -> UnfinishedTask | None:
     return None
 
 
-def _is(frame: PythonFrame, file: re.Pattern[str], name: str) -> bool:
+def _is(frame: PythonFrame, file: Pattern, name: str) -> bool:
     return file.search(frame.file or "") is not None and (frame.function or "").rpartition(".")[2] == name

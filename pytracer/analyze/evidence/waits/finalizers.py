@@ -7,13 +7,13 @@ others the line does that drops the last reference.
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import msgspec
 
 from pytracer._library_files import is_library_file
+from pytracer._patterns import Pattern
 from pytracer._text import shortened
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
@@ -29,8 +29,8 @@ _FINALIZER = "__del__"
 # CPython 3.10 to 3.14: what calls tp_finalize. subtype_dealloc() does through the second of _BETWEEN.
 _CALLS = "slot_tp_finalize"
 _BETWEEN = ("call_finalizer", "PyObject_CallFinalizer", "PyObject_CallFinalizerFromDealloc")
-_COLLECTOR = re.compile(r"_*(?:finalize_garbage|gc_collect_\w+|PyGC_Collect|Py_RunGC)\b")
-_FREES = re.compile(r"_*(?:subtype_dealloc|Py_Dealloc|Py_DECREF|Py_XDECREF)\b")
+_COLLECTOR = Pattern(r"_*(?:finalize_garbage|gc_collect_\w+|PyGC_Collect|Py_RunGC)\b")
+_FREES = Pattern(r"_*(?:subtype_dealloc|Py_Dealloc|Py_DECREF|Py_XDECREF)\b")
 _HOLDS_METHOD = ("partial", "list", "tuple", "dict", "MethodType")
 _LONGEST = 60
 

@@ -6,11 +6,11 @@ and waits. Not torch's and OpenMP's threads, which have rules of their own.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer._text import function_words
 from pytracer.analyze.evidence.native.fault_function import is_of_own_image, is_own_frame
 from pytracer.analyze.evidence.native.native_stack import image_name
@@ -21,17 +21,17 @@ from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Crash
 from pytracer.report.job import NativeFrame, PythonFrame
 
-_SYSTEM = re.compile(r"(libc|libpthread|libstdc\+\+|libc\+\+)[.-]")
-_WAITS = re.compile(  # glibc's
+_SYSTEM = Pattern(r"(libc|libpthread|libstdc\+\+|libc\+\+)[.-]")
+_WAITS = Pattern(  # glibc's
     r"_*(?:GI_+)?(?:pthread_cond_(?:timed|clock)?wait\w*|futex\w*|(?:new_)?sem_(?:timed|clock)?wait\w*|syscall"
     r"|pthread_(?:timed|clock)?join\w*)"
 )
-_NOT_MEANT = re.compile(r"/lib-dynload/|(?:^|/)lib(?:cuda|cudart|nccl|gomp|omp|iomp5|mpi)\b")
-_STARTS = re.compile(
+_NOT_MEANT = Pattern(r"/lib-dynload/|(?:^|/)lib(?:cuda|cudart|nccl|gomp|omp|iomp5|mpi)\b")
+_STARTS = Pattern(
     r"\bpthread_create\s*\(|\bstd::j?thread\b\s*(?:\w+\s*)?[({]"
     r"|\b\w*(?:thread|worker)s?_?\.(?:emplace|push)_back\s*\("
 )
-_OF_FORK = re.compile(r"\bpthread_atfork\s*\(|\bgetpid\s*\(")  # the library has its own way to bear a fork
+_OF_FORK = Pattern(r"\bpthread_atfork\s*\(|\bgetpid\s*\(")  # the library has its own way to bear a fork
 _NEAR = 8
 _WORKS = 0.5  # of one processor, on the average of its life
 

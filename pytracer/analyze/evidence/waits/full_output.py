@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Sequence
 
 from pytracer._library_files import is_library_file
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
@@ -17,7 +17,7 @@ from pytracer.analyze.view import ProcessView
 from pytracer.report.job import NativeFrame
 
 _WRITES = ("write", "__write", "__GI___libc_write", "__libc_write", "_Py_write", "_Py_write_impl")
-_LOGGING = re.compile(r"/logging/__init__\.py$")
+_LOGGING = Pattern(r"/logging/__init__\.py$")
 _STREAMS = ("stdout", "stderr")
 _NEAR = 3
 

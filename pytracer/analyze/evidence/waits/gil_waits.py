@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer._text import function_words
 from pytracer.analyze.evidence.native.fault_function import HEADERS, is_of_own_image, is_own_frame
 from pytracer.analyze.evidence.native.native_stack import image_name
@@ -24,21 +25,21 @@ from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Crash
 from pytracer.report.job import NativeFrame, PythonFrame, SourceLine
 
-_SYSTEM = re.compile(r"(libc|libpthread|libstdc\+\+|libc\+\+)[.-]")
-_WAITS = re.compile(  # glibc's
+_SYSTEM = Pattern(r"(libc|libpthread|libstdc\+\+|libc\+\+)[.-]")
+_WAITS = Pattern(  # glibc's
     r"_*(?:GI_+)?(?:pthread_cond_(?:timed|clock)?wait\w*|futex\w*|(?:new_)?sem_(?:timed|clock)?wait\w*"
     r"|pthread_(?:timed|clock)?join\w*)"
 )
-_INTERPRETER = re.compile(r"(libpython3|python\d?)")
-_RELEASE = re.compile(
+_INTERPRETER = Pattern(r"(libpython3|python\d?)")
+_RELEASE = Pattern(
     r"\b(?:gil_scoped_release|Py_BEGIN_ALLOW_THREADS|PyEval_SaveThread|PyEval_ReleaseThread|Py_UNBLOCK_THREADS"
     r"|AutoNoGIL|pybind11_scoped_release|no_gil|nogil)\b"
 )
 # The program's own guards and macros may release it, or not: `ScopedGilRelease`, `RELEASE_GIL()`.
-_MAY_RELEASE = re.compile(r"\b(?!gil_scoped_acquire\b|PyGILState_)\w*gil\w*", re.IGNORECASE)
+_MAY_RELEASE = Pattern(r"\b(?!gil_scoped_acquire\b|PyGILState_)\w*gil\w*", re.IGNORECASE)
 _BINDING = "pybind11::cpp_function::"
 _BOUND = ("pybind11::cpp_function::initialize<", "pybind11::detail::argument_loader<")  # whose arguments name a guard
-_OTHER_BINDINGS = re.compile(r"nanobind::|boost::python|_wrap_|__pyx|Swig", re.IGNORECASE)
+_OTHER_BINDINGS = Pattern(r"nanobind::|boost::python|_wrap_|__pyx|Swig", re.IGNORECASE)
 _NEAR = 8
 _MOST_FRAMES = 40
 

@@ -7,12 +7,12 @@ of another one waits, in a mutex in shared memory, until it ends.
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator, Sequence
 
 import msgspec
 
 from pytracer._library_files import is_library_file
+from pytracer._patterns import Pattern
 from pytracer._text import shortened
 from pytracer.analyze.evidence.ends.signal_senders import from_time_limit
 from pytracer.analyze.evidence.exceptions.loaders import waits_for_loader
@@ -31,8 +31,8 @@ from pytracer.analyze.view import JobView, ProcessView
 from pytracer.report.job import Evidence, PythonFrame
 
 _OF_WORKERS: tuple[WaitKind, ...] = ("queue", "message", "pool", "workers", "child", "undone", "notice", "executor")
-_WRITES = re.compile(r"mdb\d*_txn_(begin|renew0?)")
-_MUTEX = re.compile(r"_*(pthread_mutex_\w*lock\w*|lll_lock_wait\w*|futex\w*)")
+_WRITES = Pattern(r"mdb\d*_txn_(begin|renew0?)")
+_MUTEX = Pattern(r"_*(pthread_mutex_\w*lock\w*|lll_lock_wait\w*|futex\w*)")
 _BEFORE_NS = 1_000_000_000
 _ENDS = ("commit", "abort")
 _NEAR, _MOST_FRAMES, _NAMED, _LONGEST = 8, 32, 2, 60

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
 from pytracer._library_files import is_library_file
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import last_name
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
@@ -19,7 +19,7 @@ from pytracer.analyze.view import ProcessView
 from pytracer.report.job import PythonFrame
 
 _SEMAPHORE = "_multiprocessing_SemLock_acquire_impl"  # CPython; threading has locks of another kind
-_SYNCHRONIZE = re.compile(r"/multiprocess(?:ing)?/synchronize\.py$")
+_SYNCHRONIZE = Pattern(r"/multiprocess(?:ing)?/synchronize\.py$")
 _MADE = ("Lock", "RLock", "Semaphore", "BoundedSemaphore", "Condition")
 _NEAR, _MOST_FRAMES = 8, 32
 

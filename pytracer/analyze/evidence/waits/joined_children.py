@@ -7,13 +7,13 @@ multiprocessing/popen_fork.py and subprocess.py). At a signal the registers stil
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
 
 import msgspec
 
 from pytracer._library_files import is_library_file
+from pytracer._patterns import Pattern
 from pytracer._text import shortened
 from pytracer.analyze.evidence.syntax.bindings import set_by
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on, keyword_value, without_wrappers
@@ -26,10 +26,10 @@ from pytracer.analyze.evidence.waits.waits import end_of, main_native, main_stac
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import PythonFrame
 
-_WAITS = re.compile(r"_*(wait4|waitpid)|os_waitpid(_impl)?")  # of the C library; CPython
+_WAITS = Pattern(r"_*(wait4|waitpid)|os_waitpid(_impl)?")  # of the C library; CPython
 _FIRST = ("rdi", "x0")  # the registers of a call's first argument
-_POLLS = re.compile(r"/(multiprocess(?:ing)?/popen_fork|subprocess)\.py$")
-_SPAWN = re.compile(r"/torch/multiprocessing/spawn\.py$")
+_POLLS = Pattern(r"/(multiprocess(?:ing)?/popen_fork|subprocess)\.py$")
+_SPAWN = Pattern(r"/torch/multiprocessing/spawn\.py$")
 _JOINS = ("join", "wait")
 _SPAWNS = ("spawn", "start_processes")  # which join by themselves
 _WRAPPERS = ("enumerate", "list", "reversed", "tuple")

@@ -5,12 +5,12 @@ The library itself asks an event loop or an executor, whose thread it had starte
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 import msgspec
 
 from pytracer._library_files import is_library_file
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.waits.fork_line import SPAWNED
 from pytracer.analyze.evidence.waits.parent_threads import CHILD, FIRST, runs_loop_or_tasks
 from pytracer.analyze.evidence.waits.pipes import Starter, forked_at
@@ -21,7 +21,7 @@ from pytracer.analyze.naming import LineWords, line_in
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import PythonFrame
 
-_PACKAGE = re.compile(r"/(?:site-packages|dist-packages)/([A-Za-z_]\w*)")
+_PACKAGE = Pattern(r"/(?:site-packages|dist-packages)/([A-Za-z_]\w*)")
 _NOT_THEIRS = ("torch",)  # its workers' own loop
 
 

@@ -5,12 +5,12 @@ Queue.get() takes the read lock, then waits for an object. A process that is kil
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 import msgspec
 
 from pytracer._library_files import is_library_file
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.ends.signal_senders import from_time_limit, sender_words
 from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait
 from pytracer.analyze.evidence.waits.waited_object import waited_object
@@ -21,8 +21,8 @@ from pytracer.analyze.platform.signals import SIGKILL, SIGTERM, signal_name
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.report.job import Evidence, PythonFrame
 
-_LOCK, _GET = "SemLock.__enter__", re.compile(r"(Simple)?Queue\.get$")
-_FILE = re.compile(r"/multiprocess(?:ing)?/queues\.py$")
+_LOCK, _GET = "SemLock.__enter__", Pattern(r"(Simple)?Queue\.get$")
+_FILE = Pattern(r"/multiprocess(?:ing)?/queues\.py$")
 _BEFORE_NS = 2_000_000_000
 _NEAR = 8  # frames
 _NAMED = 3

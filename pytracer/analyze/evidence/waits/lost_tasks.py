@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator, Sequence
 
 import msgspec
 
 from pytracer._library_files import is_library_file
+from pytracer._patterns import Pattern
 from pytracer._text import time_words
 from pytracer.analyze.evidence.ends.exit_calls import exit_call, printed_before
 from pytracer.analyze.evidence.ends.exit_condition import exit_condition
@@ -26,8 +26,8 @@ from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.report.job import Evidence, PythonFrame
 
-_WORKER = re.compile(r"\b\w*PoolWorker-[\d:]+$")
-_POOL = re.compile(r"/multiprocess(?:ing)?/pool\.py$")
+_WORKER = Pattern(r"\b\w*PoolWorker-[\d:]+$")
+_POOL = Pattern(r"/multiprocess(?:ing)?/pool\.py$")
 _BEFORE_NS = 500_000_000  # what ends a whole job meets its processes in any order
 _CAUGHT = (
     "the pool hands that to the caller, but catches only Exception: SystemExit and os._exit() end the worker without "

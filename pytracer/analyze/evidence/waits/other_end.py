@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.ends.exit_requests import left_at
 from pytracer.analyze.kin import children_of
 from pytracer.analyze.naming import name_words
@@ -11,7 +10,7 @@ from pytracer.analyze.platform.signals import signal_name
 from pytracer.analyze.view import JobView, ProcessView
 
 _ENDED = ("EOFError", "BrokenPipeError", "ConnectionResetError", "ConnectionAbortedError", "ConnectionRefusedError")
-_CONNECTION = re.compile(r"/multiprocess(?:ing)?/(connection|queues|managers|pool)\.py$")
+_CONNECTION = Pattern(r"/multiprocess(?:ing)?/(connection|queues|managers|pool)\.py$")
 
 
 def other_end_words(job: JobView, view: ProcessView) -> str:

@@ -8,11 +8,11 @@ KeyboardInterrupt and ends with status 0. To Linux the parent of that setting is
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer._text import shortened, time_words
 from pytracer.analyze.deaths.ending import asked_to_end
 from pytracer.analyze.evidence.ends.sent_signals import Sent, sent_signals
@@ -31,7 +31,7 @@ from pytracer.report.job import Evidence
 
 _SPAWNS = ("spawn", "start_processes")
 _THREADS = ("Thread", "Timer", "submit", "to_thread", "run_in_executor")
-_SPAWN_FILE = re.compile(r"/torch/multiprocessing/spawn\.py$")
+_SPAWN_FILE = Pattern(r"/torch/multiprocessing/spawn\.py$")
 _SOON_NS = 5_000_000_000  # from the signal to the end
 _LONGEST, _NAMED, _LEVELS = 50, 3, 3
 

@@ -7,13 +7,13 @@ that answers by queues: fork() copies the object, which looks ready in the child
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
 import msgspec
 
 from pytracer._library_files import is_library_file
+from pytracer._patterns import Pattern
 from pytracer._text import shortened
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
@@ -41,7 +41,7 @@ from pytracer.report.job import PythonFrame
 
 Kind = Literal["loop", "executor", "thread"]
 _LOOPS = ("run_forever", "run_until_complete")
-_OF_LOOP, _OF_EXECUTOR = re.compile(r"/asyncio/base_events\.py$"), re.compile(r"/concurrent/futures/thread\.py$")
+_OF_LOOP, _OF_EXECUTOR = Pattern(r"/asyncio/base_events\.py$"), Pattern(r"/concurrent/futures/thread\.py$")
 _ASKS_LOOP, _ASKS_EXECUTOR = ("run_coroutine_threadsafe", "call_soon_threadsafe"), ("submit",)
 _RESULTS, _OF_MAP = ("Future.result", "result"), "result_iterator"
 _EXECUTOR, _THREAD = "ThreadPoolExecutor", "Thread"

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Sequence
 from itertools import takewhile
 from typing import Literal
 
 from pytracer._library_files import installed_package, is_library_file
+from pytracer._patterns import Pattern
 from pytracer.report.job import PythonFrame
 
-_CONNECTION = re.compile(r"/(multiprocess(?:ing)?/connection|torch/multiprocessing/queue)\.py$")
+_CONNECTION = Pattern(r"/(multiprocess(?:ing)?/connection|torch/multiprocessing/queue)\.py$")
 # What uses pipes of its own: its waits have names of their own, or are those of an idle worker.
-_OWN_PIPES = re.compile(
+_OWN_PIPES = Pattern(
     r"/(multiprocess(?:ing)?/\w+|concurrent/futures/process|loky/\w+|torch/utils/data/_utils/\w+"
     r"|torch/_inductor/compile_worker/\w+)\.py$"
 )
@@ -24,10 +24,10 @@ _STARTERS: tuple[tuple[str, Starter], ...] = (
     ("/multiprocessing/pool.py", "Pool"),
     ("/multiprocess/pool.py", "Pool"),
 )
-_MANAGERS = re.compile(r"/multiprocess(?:ing)?/managers\.py$")
+_MANAGERS = Pattern(r"/multiprocess(?:ing)?/managers\.py$")
 _NEAR = 5  # frames
-_PROCESS = re.compile(r"/multiprocess(?:ing)?/process\.py$")
-_FORK = re.compile(r"/multiprocess(?:ing)?/popen_fork\.py$")
+_PROCESS = Pattern(r"/multiprocess(?:ing)?/process\.py$")
+_FORK = Pattern(r"/multiprocess(?:ing)?/popen_fork\.py$")
 
 
 def pipe_wait(stack: Sequence[PythonFrame]) -> Literal["message", "full-pipe"] | None:

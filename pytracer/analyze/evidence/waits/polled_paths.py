@@ -8,11 +8,11 @@ nothing is said.
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.own_values import MODULES, OwnValues, is_handed_out
@@ -27,7 +27,7 @@ from pytracer.report.job import PythonFrame
 
 _FOLDERS = frozenset({"listdir", "scandir", "iterdir", "glob", "iglob", "rglob"})
 _ASKS = frozenset({"exists", "is_file", "isfile", "is_dir", "isdir", "lexists", *_FOLDERS})
-_WORLD = re.compile(r"world|n_?ranks|num_ranks|n_?procs?\b|num_proc")
+_WORLD = Pattern(r"world|n_?ranks|num_ranks|n_?procs?\b|num_proc")
 
 
 class OwnPath(msgspec.Struct, frozen=True):

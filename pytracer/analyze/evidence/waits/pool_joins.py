@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from pytracer._library_files import of_multiprocessing
+from pytracer._patterns import Pattern
 from pytracer.decode.types.snapshot import Crash
 from pytracer.report.job import PythonFrame
 
-_THREADING = re.compile(r"/threading\.py$")
-_POOL = re.compile(r"/multiprocess(?:ing)?/pool\.py$")
-_EXECUTOR = re.compile(r"/(concurrent/futures/process|loky/process_executor)\.py$")
+_THREADING = Pattern(r"/threading\.py$")
+_POOL = Pattern(r"/multiprocess(?:ing)?/pool\.py$")
+_EXECUTOR = Pattern(r"/(concurrent/futures/process|loky/process_executor)\.py$")
 # CPython: `with` and shutdown(wait=True) of an executor, and the end of a program that has one.
 _ENDS = ("shutdown", "_python_exit")
 _JOIN, _WORKER, _PUT = "join", "worker", "put"

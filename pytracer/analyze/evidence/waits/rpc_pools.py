@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator, Mapping
 
 import msgspec
 
 from pytracer._library_files import is_library_file
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
@@ -18,7 +18,7 @@ from pytracer.analyze.naming import LineWords, line_in
 from pytracer.analyze.parts import python_frame
 from pytracer.analyze.view import JobView, ProcessView
 
-RPC_FILES = re.compile(r"/torch/distributed/rpc/\w+\.py$")
+RPC_FILES = Pattern(r"/torch/distributed/rpc/\w+\.py$")
 POOL_SIZE = "num_worker_threads"
 _OPTIONS, _DEFAULT = "TensorPipeRpcBackendOptions", 16  # torch 2.9 to 2.15
 

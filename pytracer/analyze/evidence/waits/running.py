@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Sequence
 
 from pytracer._library_files import is_library_file
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.native.native_stack import image_name
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.loops import loops_around
@@ -17,9 +17,9 @@ from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import PythonFrame
 
-_INTERPRETER = re.compile(r"(libpython3|python\d?)")
-_COMPUTES = re.compile(r"(libtorch_cpu|libmkl|libopenblas|libscipy_openblas|_multiarray_umath)")
-_WAITS = re.compile(r"(?i)wait|acquire|sleep|poll|select|take_gil|recv|send|read|join|barrier")
+_INTERPRETER = Pattern(r"(libpython3|python\d?)")
+_COMPUTES = Pattern(r"(libtorch_cpu|libmkl|libopenblas|libscipy_openblas|_multiarray_umath)")
+_WAITS = Pattern(r"(?i)wait|acquire|sleep|poll|select|take_gil|recv|send|read|join|barrier")
 _PURE = frozenset({"len", "min", "max", "sum", "abs", "int", "range", "isinstance"})
 _TAKES = frozenset({"pop", "popleft", "popitem", "heappop"})
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-import re
 
 import msgspec
 
 from pytracer._library_files import is_library_file
+from pytracer._patterns import Pattern
 from pytracer._text import shortened
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of
@@ -18,10 +18,10 @@ from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import PythonFrame
 
-_POOL = re.compile(r"/concurrent/futures/thread\.py$")
-_FUTURES = re.compile(r"/concurrent/futures/_base\.py$")
+_POOL = Pattern(r"/concurrent/futures/thread\.py$")
+_FUTURES = Pattern(r"/concurrent/futures/_base\.py$")
 # Their futures may be another process's, or a coroutine's.
-_OTHERS = re.compile(r"/(concurrent/futures/process|asyncio/base_events|distributed/\w+|loky/process_executor)\.py$")
+_OTHERS = Pattern(r"/(concurrent/futures/process|asyncio/base_events|distributed/\w+|loky/process_executor)\.py$")
 _LONGEST = 50
 
 

@@ -7,13 +7,13 @@ meanwhile. Where the other one is to the same worker, the nested call needs one 
 from __future__ import annotations
 
 import ast
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import msgspec
 
 from pytracer._library_files import is_library_file
+from pytracer._patterns import Pattern
 from pytracer._text import list_words, shortened
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of
@@ -26,8 +26,8 @@ from pytracer.analyze.view import JobView, ProcessView
 from pytracer.decode.types.snapshot import PythonFrame as SnapshotFrame
 from pytracer.report.job import Confidence, Evidence, PythonFrame
 
-_SERVES = re.compile(r"/torch/distributed/rpc/internal\.py$")
-_FUTURES = re.compile(r"/torch/futures/__init__\.py$")
+_SERVES = Pattern(r"/torch/distributed/rpc/internal\.py$")
+_FUTURES = Pattern(r"/torch/futures/__init__\.py$")
 _RUNS = "_run_function"  # torch: what a thread of the pool calls for each function that a worker asks for
 _WAITS = ("rpc_sync", "_invoke_rpc")
 _WAITS_FOR_FUTURES = ("wait", "wait_all")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 import itertools
-import re
 from collections.abc import Sequence
 
 import msgspec
 
 from pytracer._library_files import is_library_file
+from pytracer._patterns import Pattern
 from pytracer._text import shortened
 from pytracer.analyze.evidence.exceptions.handled import handled_at_end
 from pytracer.analyze.evidence.native.fault_function import own_function
@@ -49,16 +49,16 @@ from pytracer.report.job import Confidence, PythonFrame
 _FRAMES = 6
 _LONGEST = 60
 _NEAR = 4
-_WAITS = re.compile(r"/(selectors|socket|ssl|threading|queue|subprocess)\.py$|/(asyncio|multiprocessing|concurrent)/")
-_BLOCKS = re.compile(r"poll|select|accept|recv|read|write|send|futex|wait|connect|sem_|lock")
-_LIBC = re.compile(r"(libc|libpthread)[.-]")
-_TORCH = re.compile(r"lib(torch|c10|mkl)")
+_WAITS = Pattern(r"/(selectors|socket|ssl|threading|queue|subprocess)\.py$|/(asyncio|multiprocessing|concurrent)/")
+_BLOCKS = Pattern(r"poll|select|accept|recv|read|write|send|futex|wait|connect|sem_|lock")
+_LIBC = Pattern(r"(libc|libpthread)[.-]")
+_TORCH = Pattern(r"lib(torch|c10|mkl)")
 _TAKE_ALL = frozenset({"list", "tuple", "set", "frozenset", "sorted", "sum", "max", "min", "dict", "Counter", "deque"})
 _SOME = frozenset({"islice", "zip", "takewhile", "next"})
 _REGEX = ("sre_ucs1_match", "sre_ucs2_match", "sre_ucs4_match", "sre_search", "sre_match")
 _REGEX_CALLS = frozenset({"match", "search", "fullmatch", "sub", "subn", "findall", "finditer", "split"})
-_COMPREHENSION = re.compile(r"<(listcomp|setcomp|dictcomp|genexpr)>$")
-_NESTED = re.compile(r"\([^()]*[+*][^()]*\)[+*{]")
+_COMPREHENSION = Pattern(r"<(listcomp|setcomp|dictcomp|genexpr)>$")
+_NESTED = Pattern(r"\([^()]*[+*][^()]*\)[+*{]")
 
 
 class StoodLoop(msgspec.Struct, frozen=True):

@@ -7,11 +7,11 @@ more: a branch that goes on with the next item without the call shows why.
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer._text import list_words, shortened, time_words
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.loops import loops_around
@@ -25,7 +25,7 @@ from pytracer.analyze.kin import children_of, ended_before
 from pytracer.analyze.naming import line_in, names_words
 from pytracer.analyze.view import JobView, ProcessView
 
-_MANAGERS = re.compile(r"/multiprocess(?:ing)?/managers\.py$")
+_MANAGERS = Pattern(r"/multiprocess(?:ing)?/managers\.py$")
 _LONGEST, _NAMED = 60, 3
 _BEFORE_NS = 1_000_000_000
 _HEADS = (ast.If, ast.ExceptHandler)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import ast
 import os
-import re
 from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer._text import list_words, shortened, time_words
 from pytracer.analyze.behind import Place
 from pytracer.analyze.deaths.ending import asked_to_end
@@ -36,8 +36,8 @@ from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.report.job import PythonFrame
 
-_FEEDS = re.compile(r"/multiprocess(?:ing)?/queues\.py$")
-_WRITES = re.compile(r"/multiprocess(?:ing)?/connection\.py$")
+_FEEDS = Pattern(r"/multiprocess(?:ing)?/queues\.py$")
+_WRITES = Pattern(r"/multiprocess(?:ing)?/connection\.py$")
 _LONGEST, _NAMED = 60, 3
 _BEFORE_NS = 1_000_000_000
 

@@ -8,12 +8,12 @@ where the pool was made: a function that is defined further down is not in it.
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Sequence
 
 import msgspec
 
 from pytracer._library_files import is_library_file, of_multiprocessing
+from pytracer._patterns import Pattern
 from pytracer._text import message_words, shortened
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
@@ -24,10 +24,10 @@ from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import PythonFrame
 
-_MISSING = re.compile(r"Can't get attribute '(?P<name>\w+)' on <module '(?P<module>__(?:mp_)?main__)'")
+_MISSING = Pattern(r"Can't get attribute '(?P<name>\w+)' on <module '(?P<module>__(?:mp_)?main__)'")
 _LOOP, _QUEUES = of_multiprocessing("pool"), of_multiprocessing("queues")
 _ABSENT = ("AttributeError", "ModuleNotFoundError", "ImportError")
-_FORKED = re.compile(r"\bFork\w*PoolWorker-")
+_FORKED = Pattern(r"\bFork\w*PoolWorker-")
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _LONGEST = 60
 

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import structs
 
 from pytracer._library_files import is_library_file
+from pytracer._patterns import Pattern
 from pytracer._text import capital, list_words
 from pytracer.analyze.evidence.limits.words import LimitReason, limit_reason
 from pytracer.analyze.evidence.phrases import error_words
@@ -31,11 +32,11 @@ from pytracer.report.job import Evidence, ExceptionReport
 _GRAPH = "serialize non-leaf tensor"  # torch 2.13, multiprocessing/reductions.py
 _MORE = ", since autograd"
 _LONG_PATH = "AF_UNIX path too long"
-_FILES = re.compile(r"Too many open files|received 0 items of ancdata")
-_PICKLE = re.compile(r"pickl|local object", re.IGNORECASE)  # CPython 3.13: Can't get local object
+_FILES = Pattern(r"Too many open files|received 0 items of ancdata")
+_PICKLE = Pattern(r"pickl|local object", re.IGNORECASE)  # CPython 3.13: Can't get local object
 _OF_LOADER = "[1]"  # a worker of torch's DataLoader puts (number, batch)
 _BATCH = "batch"
-_KEY = re.compile(r"\['(\w+)'\]$")
+_KEY = Pattern(r"\['(\w+)'\]$")
 _LISTED = 3
 
 

@@ -7,13 +7,13 @@ line that forked shows that the parent had used it, too. A branch that the fork 
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 from msgspec import structs
 
 from pytracer._library_files import is_library_file
+from pytracer._patterns import Pattern
 from pytracer._text import shortened
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
@@ -25,7 +25,7 @@ from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import PythonFrame
 
-_FORK = re.compile(r"/multiprocess(?:ing)?/popen_fork\.py$")
+_FORK = Pattern(r"/multiprocess(?:ing)?/popen_fork\.py$")
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 # Methods of Python's own objects: a call by such a name may be one of these.

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 
 import msgspec
 
 from pytracer._library_files import is_library_file
+from pytracer._patterns import Pattern
 from pytracer._text import shortened
 from pytracer.analyze.deaths.ending import asked_to_end
 from pytracer.analyze.evidence.cuda.device_waits import DeviceWait, device_wait
@@ -47,8 +47,8 @@ _LAST = (
 _OF_READERS = ("full-queue", "unread-queue")
 _OF_FILES = ("flock", "lock-file")
 _OF_CHILDREN = ("child", "queue", "message", "full-pipe", "pool", "workers", "notice")
-_QUEUE = re.compile(r"/multiprocess(?:ing)?/(connection|queues|synchronize)\.py$")
-_POOL = re.compile(r"/multiprocess(?:ing)?/pool\.py$")
+_QUEUE = Pattern(r"/multiprocess(?:ing)?/(connection|queues|synchronize)\.py$")
+_POOL = Pattern(r"/multiprocess(?:ing)?/pool\.py$")
 _COMMAND = 60
 _CHILDREN = 2
 _OF_OTHERS = (

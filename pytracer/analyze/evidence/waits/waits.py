@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 import msgspec
 
 from pytracer._library_files import is_library_file
+from pytracer._patterns import Pattern
 from pytracer.analyze.deaths.ending import asked_to_end
 from pytracer.analyze.evidence.cuda.device_calls import device_call, driver_call
 from pytracer.analyze.evidence.cuda.device_waits import stands_in_driver
@@ -27,36 +27,36 @@ from pytracer.decode.types.snapshot import Crash
 from pytracer.decode.types.snapshot import PythonFrame as SnapshotFrame
 from pytracer.report.job import NativeFrame, PythonFrame
 
-_LIBC = re.compile(r"(libc|libpthread)[.-]")
-_OPENMP = re.compile(r"(libgomp|libiomp5|libomp)\b")
-_CHILD = re.compile(r"/(multiprocess(?:ing)?/popen_\w+|subprocess)\.py$")
+_LIBC = Pattern(r"(libc|libpthread)[.-]")
+_OPENMP = Pattern(r"(libgomp|libiomp5|libomp)\b")
+_CHILD = Pattern(r"/(multiprocess(?:ing)?/popen_\w+|subprocess)\.py$")
 _WITH_CHILD = ("Popen.communicate", "Popen._communicate")  # reads what it prints, until it ends
-_DEBUGGER = re.compile(r"/(pdb|ipdb/__main__|IPython/(terminal|core)/debugger|pudb/debugger)\.py$")
+_DEBUGGER = Pattern(r"/(pdb|ipdb/__main__|IPython/(terminal|core)/debugger|pudb/debugger)\.py$")
 _INPUT = ("builtin_input", "builtin_input_impl", "PyOS_Readline")
-_OPEN = re.compile(r"_*(open|openat)(64)?(_nocancel)?$")  # glibc
+_OPEN = Pattern(r"_*(open|openat)(64)?(_nocancel)?$")  # glibc
 _FLOCK = ("fcntl_flock", "fcntl_flock_impl", "fcntl_lockf", "fcntl_lockf_impl")
-_QUEUE = re.compile(r"/(multiprocess(?:ing)?/queues|queue)\.py$")
-_QUEUE_OR_LOCK = re.compile(r"/(multiprocess(?:ing)?/\w+|queue|threading|selectors)\.py$")
+_QUEUE = Pattern(r"/(multiprocess(?:ing)?/queues|queue)\.py$")
+_QUEUE_OR_LOCK = Pattern(r"/(multiprocess(?:ing)?/\w+|queue|threading|selectors)\.py$")
 # The loops of workers; multiprocessing.pool's, in a file of _QUEUE_OR_LOCK, is known by its function.
-_IDLE = re.compile(r"/(concurrent/futures/process|loky/process_executor|torch/utils/data/_utils/worker)\.py$")
-_THREADS_OF_PYTHON = re.compile(r"/(threading|concurrent/futures/thread)\.py$")
-_NOTICES = re.compile(r"/(multiprocess(?:ing)?/synchronize|threading|concurrent/futures/thread)\.py$")
-_SEMAPHORES = re.compile(r"/multiprocess(?:ing)?/synchronize\.py$")
+_IDLE = Pattern(r"/(concurrent/futures/process|loky/process_executor|torch/utils/data/_utils/worker)\.py$")
+_THREADS_OF_PYTHON = Pattern(r"/(threading|concurrent/futures/thread)\.py$")
+_NOTICES = Pattern(r"/(multiprocess(?:ing)?/synchronize|threading|concurrent/futures/thread)\.py$")
+_SEMAPHORES = Pattern(r"/multiprocess(?:ing)?/synchronize\.py$")
 _ELASTIC = "/torch/distributed/elastic/rendezvous/"
 _JOINS = ("Queue.join", "JoinableQueue.join")
 _THREAD_JOINS = ("Thread._wait_for_tstate_lock", "Thread.join")
 _AT_EXIT = ("_shutdown", "_python_exit")  # CPython: the end of the program waits for threads that are no daemons
-_EVENT_LOOP = re.compile(r"/asyncio/base_events\.py$")
-_IN_PROCESS = re.compile(r"/queue\.py$")
-_FEEDER = re.compile(r"/multiprocess(?:ing)?/queues\.py$")
-_SENDS = re.compile(r"/multiprocess(?:ing)?/(queues|resource_sharer)\.py$")
-_POOL = re.compile(r"/multiprocess(?:ing)?/pool\.py$")
+_EVENT_LOOP = Pattern(r"/asyncio/base_events\.py$")
+_IN_PROCESS = Pattern(r"/queue\.py$")
+_FEEDER = Pattern(r"/multiprocess(?:ing)?/queues\.py$")
+_SENDS = Pattern(r"/multiprocess(?:ing)?/(queues|resource_sharer)\.py$")
+_POOL = Pattern(r"/multiprocess(?:ing)?/pool\.py$")
 _RESULTS = ("wait", "get", "next")  # of AsyncResult, MapResult, IMapIterator
 # torch's own, around the build of an extension; the package filelock, around caches of models and compiled code.
-_LOCK_FILE = re.compile(r"/(torch/utils/file_baton|filelock/\w+)\.py$")
+_LOCK_FILE = Pattern(r"/(torch/utils/file_baton|filelock/\w+)\.py$")
 # CPython: Lock and RLock of threading, not Condition; those of multiprocessing.
 _LOCK = ("PyThread_acquire_lock_timed", "_multiprocessing_SemLock_acquire_impl")
-_UTIL = re.compile(r"/multiprocess(?:ing)?/util\.py$")
+_UTIL = Pattern(r"/multiprocess(?:ing)?/util\.py$")
 _FEEDER_JOIN = "Queue._finalize_join"  # CPython: the end of a process waits until its queues are read
 _SLEEP = ("time_sleep", "pysleep")  # CPython: time.sleep()
 _NEAR, _OTHER_THREADS = 5, 3  # frames, threads

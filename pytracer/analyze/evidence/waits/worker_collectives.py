@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Sequence
 
 import msgspec
 
 from pytracer._library_files import is_library_file
+from pytracer._patterns import Pattern
 from pytracer._text import shortened
 from pytracer.analyze.evidence.syntax.bindings import bound_value
 from pytracer.analyze.evidence.syntax.calls import called_name
@@ -21,9 +21,9 @@ from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import PythonFrame
 
-_C10D = re.compile(r"/torch/distributed/distributed_c10d\.py$")
-_LOOP = re.compile(r"/torch/utils/data/_utils/worker\.py$")
-_WAITS = re.compile(r"^(?:all_|broadcast|reduce|gather|scatter|barrier|monitored_barrier|i?send|i?recv|new_group)")
+_C10D = Pattern(r"/torch/distributed/distributed_c10d\.py$")
+_LOOP = Pattern(r"/torch/utils/data/_utils/worker\.py$")
+_WAITS = Pattern(r"^(?:all_|broadcast|reduce|gather|scatter|barrier|monitored_barrier|i?send|i?recv|new_group)")
 _LONGEST = 60
 
 

@@ -9,6 +9,7 @@ import ast
 import re
 from dataclasses import dataclass
 
+from pytracer._patterns import Pattern
 from pytracer._text import list_words, shortened
 from pytracer.analyze.evidence.lifetime.variables import line_words, program_frames
 from pytracer.analyze.evidence.syntax.calls import called_name
@@ -21,7 +22,7 @@ from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import PythonFrame
 
-_FREES = re.compile(r"(?:^|_)(free|close|destroy|delete|del|release|dispose|shutdown|unload|fini|cleanup)(?:_|$)", re.I)
+_FREES = Pattern(r"(?:^|_)(free|close|destroy|delete|del|release|dispose|shutdown|unload|fini|cleanup)(?:_|$)", re.I)
 _NEAR_BYTES = 4096  # where a function begins to read
 _QUOTED, _MOST_CALLS = 44, 2
 

@@ -6,10 +6,10 @@ size is memcpy()'s own length; the numbers are those of an integer array that th
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from pytracer._patterns import Pattern
 from pytracer._text import shortened
 from pytracer.analyze.address_space.regions import mapping_at
 from pytracer.analyze.evidence.lifetime.variables import line_words, program_frames
@@ -24,7 +24,7 @@ from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Argument
 from pytracer.report.job import Confidence, Evidence, PythonFrame
 
-_COPIES = re.compile(r"mem(?:cpy|move)")
+_COPIES = Pattern(r"mem(?:cpy|move)")
 _REGISTERS = (("rdi", "rsi", "rdx"), ("x0", "x1", "x2"))  # destination, source and length, by the ABI
 _MOST_BYTES = 1 << 20  # of a row
 _LEAST_BYTES = 1 << 30  # so far away that no other number leads into the same memory by chance

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pytracer._patterns import Pattern
 from pytracer._text import function_words
 from pytracer.analyze.evidence.lifetime.variables import line_words, python_frames
 from pytracer.analyze.evidence.native.fault_function import is_of_own_image
@@ -16,7 +16,7 @@ from pytracer.analyze.view import ProcessView
 from pytracer.report.job import Confidence, Evidence, NativeFrame
 
 _CLOSURES = ("ffi_closure_", "closure_fcn", "invoke_callback", "general_invoke_callback")
-_HANDS_ON = re.compile(r"^(libffi|_ctypes|_cffi_backend|(lib)?python[\d.])")
+_HANDS_ON = Pattern(r"^(libffi|_ctypes|_cffi_backend|(lib)?python[\d.])")
 _C_LIBRARY = ("libc.", "libc-")  # qsort(), and what the kernel calls signal handlers by
 _MOST = 2
 

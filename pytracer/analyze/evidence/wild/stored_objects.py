@@ -8,12 +8,12 @@ np.load(mmap_mode=...) refuse such types; np.memmap() and np.ndarray(buffer=...)
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer._text import hex_addr, shortened
 from pytracer.analyze.address_space.mapped_file import DELETED, SHARED_MEMORY
 from pytracer.analyze.address_space.referrers import data_registers
@@ -36,9 +36,9 @@ from pytracer.analyze.view import ProcessView
 from pytracer.report.job import Confidence, Evidence
 
 _QUOTED = 60
-_NUMPY = re.compile(r"_multiarray_umath\b|/numpy/")
+_NUMPY = Pattern(r"_multiarray_umath\b|/numpy/")
 # NumPy's functions that read, copy or count references (2.4: arraytypes.c.src, dtype_transfer.c, refcount.c).
-_OF_OBJECTS = re.compile(r"^(OBJECT_\w+|\w+_references|PyArray_Item_X?(INC|DEC)REF|PyArray_X?(INC|DEC)REF)(\.|$)")
+_OF_OBJECTS = Pattern(r"^(OBJECT_\w+|\w+_references|PyArray_Item_X?(INC|DEC)REF|PyArray_X?(INC|DEC)REF)(\.|$)")
 _OBJECT_CODES = ("O", "|O", "O8", "|O8", "object", "object_")
 _NEAR_BYTES, _WORD_BYTES = 64, 8
 

@@ -18,12 +18,13 @@ from collections.abc import Sequence
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer._text import capital
 from pytracer.analyze.collectives.description import span_words
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
 from pytracer.analyze.view import JobView, ProcessView
 
-_CLOSED = re.compile(r"closed|reset|refused|broken pipe", re.IGNORECASE)
+_CLOSED = Pattern(r"closed|reset|refused|broken pipe", re.IGNORECASE)
 
 
 class _Lost(msgspec.Struct, frozen=True):

@@ -15,7 +15,6 @@ it did make are compared. Groups made with use_local_synchronization are left ou
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import replace
@@ -24,6 +23,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer._text import capital, count_words
 from pytracer.analyze.collectives.description import span_words
 from pytracer.analyze.collectives.group_branches import group_branch_words
@@ -40,7 +40,7 @@ from pytracer.decode.types.journal import Members
 from pytracer.decode.types.snapshot import Group, GroupList, PythonFrame
 from pytracer.report.job import Evidence
 
-_HASHED = re.compile(r"[0-9a-f]{16,}(:|$)")  # c10d names groups so that only their members make
+_HASHED = Pattern(r"[0-9a-f]{16,}(:|$)")  # c10d names groups so that only their members make
 _LISTED = 4
 
 

@@ -13,10 +13,9 @@ How it can be wrong: the message may belong to another call, where ranks are out
 
 from __future__ import annotations
 
-import re
-
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer._text import capital
 from pytracer.analyze.collectives.description import at_place, call_evidence, group_words
 from pytracer.analyze.collectives.matching import UNFINISHED, GroupMatch
@@ -28,7 +27,7 @@ from pytracer.analyze.view import JobView, ProcessView
 from pytracer.decode.types.snapshot import Collective
 from pytracer.report.job import Evidence
 
-_SIZES = re.compile(r"op\.preamble\.length <= op\.nbytes\. (\d+) vs (\d+)")
+_SIZES = Pattern(r"op\.preamble\.length <= op\.nbytes\. (\d+) vs (\d+)")
 _OPS = ("all_to_all", "all_to_all_single")
 _EXCHANGE = (
     "What a rank receives must be what the others send to it. Exchange the counts first (all_to_all_single of an int64 "

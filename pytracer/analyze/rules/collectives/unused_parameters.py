@@ -18,9 +18,9 @@ those of another one.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
+from pytracer._patterns import Pattern
 from pytracer._text import capital, list_words
 from pytracer.analyze.behind import Behind
 from pytracer.analyze.collectives.description import span_words
@@ -34,8 +34,8 @@ from pytracer.analyze.view import JobView, ProcessView
 from pytracer.decode.types.journal import Buckets, Module
 from pytracer.report.job import Evidence
 
-_UNUSED = re.compile(r"Expected to have finished reduction in the prior iteration")
-_STATIC_GRAPH = re.compile(r"static_graph(?:=| set to )True")
+_UNUSED = Pattern(r"Expected to have finished reduction in the prior iteration")
+_STATIC_GRAPH = Pattern(r"static_graph(?:=| set to )True")
 _ADVICE = "Pass find_unused_parameters=True to DistributedDataParallel, or let all parameters take part in the loss."
 _STATIC = (
     "Let all parameters take part in the loss (add `0 * p.sum()` of the unused ones), or remove static_graph=True and "
@@ -45,8 +45,8 @@ _UNGRADED = (
     "If they shall learn, take that away; else requires_grad_(False) for them before DistributedDataParallel wraps the "
     "model, or find_unused_parameters=True."
 )
-_INDICES = re.compile(r"Parameter indices which did not receive grad for rank \d+: ([\d ]+)")
-_NAMES = re.compile(r"Parameters which did not receive grad for rank \d+: ([^\n]+)")
+_INDICES = Pattern(r"Parameter indices which did not receive grad for rank \d+: ([\d ]+)")
+_NAMES = Pattern(r"Parameters which did not receive grad for rank \d+: ([^\n]+)")
 _SHOWN = 4
 _Unused = dict[tuple[str, ...], list[int]]  # names of parameters, and the ranks that left just these unused
 

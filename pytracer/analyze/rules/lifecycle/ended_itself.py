@@ -23,11 +23,10 @@ passes unseen, and the system call itself always does.
 
 from __future__ import annotations
 
-import re
-
 import msgspec
 
 from pytracer._library_files import is_library_file
+from pytracer._patterns import Pattern
 from pytracer.analyze.deaths.ending import ending_in_mid_work
 from pytracer.analyze.evidence.ends.exit_condition import exit_condition
 from pytracer.analyze.evidence.ends.library_exits import (
@@ -52,7 +51,7 @@ from pytracer.decode.types.journal import Wait
 from pytracer.report.job import NativeFrame, PythonFrame
 
 _STATUS_OF_SIGNALS = 128
-_OPENMP = re.compile(r"(libgomp|libiomp5|libomp)\b")
+_OPENMP = Pattern(r"(libgomp|libiomp5|libomp)\b")
 _NO_THREAD = (
     "Its last line of output says why; OpenMP's runtimes call exit() when a thread cannot be created. Use fewer "
     "threads (OMP_NUM_THREADS, torch.set_num_threads(), fewer DataLoader workers), or raise the limit: `ulimit -u`, "

@@ -13,16 +13,15 @@ How it can be wrong: a worker that vanished without a record leaves the signal's
 
 from __future__ import annotations
 
-import re
-
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.naming import introduction, name_words
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
 from pytracer.analyze.view import Death, JobView, WhyKind
 from pytracer.report.job import Confidence
 
-_DIED = re.compile(r"DataLoader worker \(pid(?:\(s\))? ([\d, ]+)\) (exited unexpectedly|is killed by signal: [^.]+)")
+_DIED = Pattern(r"DataLoader worker \(pid(?:\(s\))? ([\d, ]+)\) (exited unexpectedly|is killed by signal: [^.]+)")
 
 
 class _Report(msgspec.Struct, frozen=True):

@@ -21,9 +21,9 @@ have been meant itself: its own first byte was held by nothing.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
+from pytracer._patterns import Pattern
 from pytracer._text import hex_addr, size_words
 from pytracer.analyze.address_space.description import offset_words
 from pytracer.analyze.address_space.lookup import GUESSED
@@ -75,8 +75,8 @@ from pytracer.analyze.view import JobView, ProcessView, is_handler_frame
 from pytracer.report.job import Confidence, Evidence
 
 _ADVICE = "Compare the sizes, strides and dtype that the native code assumes with those of this tensor{}."
-_COPY = re.compile(r"_*(memcpy|memmove|mempcpy)(_\w+)?$")  # of libc
-_TORCH = re.compile(r"lib(torch|c10)")
+_COPY = Pattern(r"_*(memcpy|memmove|mempcpy)(_\w+)?$")  # of libc
+_TORCH = Pattern(r"lib(torch|c10)")
 _ADVICE_32 = "Compute the index in 64 bits: it has more than 32, and was cut off or went negative."
 PAGE_BYTES = 4096
 _FAR_BYTES = 1 << 30  # no wrong length or stride leads so far: an index has a wrong value

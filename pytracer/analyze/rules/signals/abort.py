@@ -33,6 +33,7 @@ import re
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer._text import function_words, message_words
 from pytracer.analyze.behind import Behind
 from pytracer.analyze.collectives.in_flight import bad_address
@@ -89,7 +90,7 @@ from pytracer.analyze.naming import introduction, place_words
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, merge_alike, not_found
 from pytracer.analyze.view import JobView, ProcessView
 
-_FINITE = re.compile(r"\b_*is_?(?:finite|nan|inf)\b|not finite|\bNaN\b", re.IGNORECASE)
+_FINITE = Pattern(r"\b_*is_?(?:finite|nan|inf)\b|not finite|\bNaN\b", re.IGNORECASE)
 _READ = "Read the last lines that the process printed before it died: they may hold a message."
 
 

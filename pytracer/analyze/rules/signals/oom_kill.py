@@ -16,8 +16,7 @@ pids are those of the host and are not compared.
 
 from __future__ import annotations
 
-import re
-
+from pytracer._patterns import Pattern
 from pytracer._text import size_words
 from pytracer.analyze.evidence.ends.memory_holders import holder_advice, holder_evidence
 from pytracer.analyze.evidence.ends.oom import OomTrace, killed_by_sigkill, oom_trace
@@ -37,7 +36,7 @@ _ADVICE = (
 )
 _WITH_LOADER = "fewer or smaller DataLoader workers, batches or caches"
 _WITHOUT_LOADER = "less data at once in each process, fewer processes side by side, smaller caches"
-_POOL = re.compile(r"\bBrokenProcessPool$|\bTerminatedWorkerError$")
+_POOL = Pattern(r"\bBrokenProcessPool$|\bTerminatedWorkerError$")
 _ENDED = {"certain": "was ended", "likely": "was probably ended", "possible": "may have been ended"}
 
 

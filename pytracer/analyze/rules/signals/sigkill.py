@@ -34,9 +34,8 @@ refuted by its own counters, another process sent it: that is certain, which one
 
 from __future__ import annotations
 
-import re
-
 from pytracer._library_files import is_library_file
+from pytracer._patterns import Pattern
 from pytracer._text import capital, size_words, uncapital
 from pytracer.analyze.evidence.ends.exit_condition import condition_at
 from pytracer.analyze.evidence.ends.keeping_lines import KeepingLine
@@ -83,7 +82,7 @@ _HANG_ACTION = (
     "were asked to end. This one did not end by SIGTERM."
 )
 
-_TIMES = re.compile(
+_TIMES = Pattern(
     r"time_?out|monotonic\(|perf_counter\(|\btime\(|deadline|heart_?beat|elapsed|\bstale|_seconds\b|_secs?\b"
 )
 _KEEPS_MEMORY = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.autograd.graph_lines import bound_names, is_below_cut
 from pytracer.analyze.evidence.failing.expressions import names_in
 from pytracer.analyze.evidence.failing.line import FailingLine
@@ -13,10 +14,10 @@ from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 
 # What has no graph: data, and tensors that are filled.
-_LEAF = re.compile(
+_LEAF = Pattern(
     r"torch\.(?:\w*rand\w*|zeros|ones|tensor|full|empty|arange|linspace|load|from_numpy)\(|next\(|\.to\(|\bin\b"
 )
-_WHOLE = re.compile(r"^(?:u?int\d+|bool)$")
+_WHOLE = Pattern(r"^(?:u?int\d+|bool)$")
 
 
 def carried_graph(at: FailingLine) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.autograd.graph_lines import (
     CUTS,
     FREEZES,
@@ -18,9 +19,9 @@ from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes
 
-_NONE_TRAINED = re.compile(r"0 of ([1-9]\d*) require a gradient$")
-_SWITCH = re.compile(r"set_grad_enabled\(|(?:no_grad|inference_mode)\(.*__enter__\(")
-_ENTERED = re.compile(r"no_grad|inference_mode|set_grad_enabled")
+_NONE_TRAINED = Pattern(r"0 of ([1-9]\d*) require a gradient$")
+_SWITCH = Pattern(r"set_grad_enabled\(|(?:no_grad|inference_mode)\(.*__enter__\(")
+_ENTERED = Pattern(r"no_grad|inference_mode|set_grad_enabled")
 _MOST = 2
 
 

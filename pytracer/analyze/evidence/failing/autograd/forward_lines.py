@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator, Sequence
 
 from msgspec import structs
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.slicing.bindings import bindings_of
 from pytracer.analyze.evidence.slicing.calls import argument_of
@@ -19,8 +19,8 @@ from pytracer.analyze.evidence.syntax.reaching import reaching
 from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes, parameters, spans_body
 
 _CUTS = frozenset({"detach", "item", "tolist"})
-_NO_GRAPH = re.compile(r"\b(?:no_grad|inference_mode)\b|set_grad_enabled\((?:mode=)?False\)")
-_INDEX = re.compile(r"\[(\d+)\]")
+_NO_GRAPH = Pattern(r"\b(?:no_grad|inference_mode)\b|set_grad_enabled\((?:mode=)?False\)")
+_INDEX = Pattern(r"\[(\d+)\]")
 _FUNCTIONS = 3  # that call each other
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Sequence
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer._text import list_words
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
@@ -19,13 +19,13 @@ from pytracer.analyze.evidence.syntax.constants import is_none
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, parameters
 
-_COUNT = re.compile(r"function (\w+)Backward returned an incorrect number of gradients \(expected (\d+), got (\d+)\)")
-_SHAPE = re.compile(
+_COUNT = Pattern(r"function (\w+)Backward returned an incorrect number of gradients \(expected (\d+), got (\d+)\)")
+_SHAPE = Pattern(
     r"Function (\w+)Backward returned an invalid gradient at index (\d+) - got (\[[\d, ]*\]) but expected shape "
     r"compatible with (\[[\d, ]*\])"
 )
-_SAVED = re.compile(r"save_for_backward can only save variables, but argument (\d+) is of type (\w+)")
-_LACKING = re.compile(r"'(\w+)Backward' object has no attribute '(\w+)'")
+_SAVED = Pattern(r"save_for_backward can only save variables, but argument (\d+) is of type (\w+)")
+_LACKING = Pattern(r"'(\w+)Backward' object has no attribute '(\w+)'")
 _LEGACY = "Legacy autograd function with non-static forward"
 _NAMES = 6
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ast
-import re
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import names_in
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.calls import called_name
@@ -12,10 +12,10 @@ from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes
 
-CUTS = re.compile(
+CUTS = Pattern(
     r"requires_grad_?\s*(?:=|\()\s*\(?False|no_grad\b|inference_mode|\.detach\(|\.item\(|\.numpy\(|torch\.tensor\(|\.data\b|argmax\("
 )
-FREEZES = re.compile(r"requires_grad_?\s*(?:=|\()\s*\(?False")
+FREEZES = Pattern(r"requires_grad_?\s*(?:=|\()\s*\(?False")
 _HOPS = 6
 
 

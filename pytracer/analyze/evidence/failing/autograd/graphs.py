@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ast
-import re
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.autograd.carried_graphs import carried_graph
 from pytracer.analyze.evidence.failing.autograd.cut_graphs import cut_graph
 from pytracer.analyze.evidence.failing.autograd.graph_lines import (
@@ -30,7 +30,7 @@ _NO_GRAPH = "does not require grad and does not have a grad_fn"
 _TWICE = "backward through the graph a second time"
 _IN_PLACE = "modified by an inplace operation"
 _UNUSED = "appears to not have been used in the graph"
-_HOOK = re.compile(r"hook '([\w.]+)' has changed the (?:size|type) of value")
+_HOOK = Pattern(r"hook '([\w.]+)' has changed the (?:size|type) of value")
 _BOTH = 2  # a result, and by what
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import ast
 import re
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes
 
-_WEIGHT = re.compile(r"output 0 of (?:T|AsStrided|Transpose|Permute|Accumulate)(?:Backward0|Grad)?,")
-_OPTIMIZER = re.compile(r"opt|scaler|adam|sgd", re.IGNORECASE)  # no scheduler, profiler or environment
+_WEIGHT = Pattern(r"output 0 of (?:T|AsStrided|Transpose|Permute|Accumulate)(?:Backward0|Grad)?,")
+_OPTIMIZER = Pattern(r"opt|scaler|adam|sgd", re.IGNORECASE)  # no scheduler, profiler or environment
 _MOST = 2
 
 

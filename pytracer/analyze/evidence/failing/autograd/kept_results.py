@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import short
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.slicing.calls import MADE_ON_CALL
@@ -18,7 +18,7 @@ from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, parameters
 
 _NO_COPY = "support the deepcopy protocol"
-_WITHOUT_GRAPH = re.compile(r"\bdetach|\.item\(|\.numpy\(|\.tolist\(|\bno_grad\b|\.data\b")
+_WITHOUT_GRAPH = Pattern(r"\bdetach|\.item\(|\.numpy\(|\.tolist\(|\bno_grad\b|\.data\b")
 _NUMBERS = ("float", "int", "len", "bool", "str")
 _FILLS = ("append", "extend", "insert", "appendleft", "add", "update", "setdefault")
 

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import ast
-import re
 
 from pytracer._library_files import of_multiprocessing
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, spans
 
 _NUMPY = "Can't call numpy() on Tensor that requires grad"
-_INFERENCE = re.compile(r"Inplace update to inference tensor outside|Inference tensors cannot be saved for backward")
+_INFERENCE = Pattern(r"Inplace update to inference tensor outside|Inference tensors cannot be saved for backward")
 # Raised only where gradients are on.
-_ON = re.compile(
+_ON = Pattern(
     r"a (?:view of a )?leaf Variable that requires grad is being used in an in-place operation"
     r"|functions with out=\.\.\. arguments don't support automatic differentiation"
 )
-_OFF = re.compile(
+_OFF = Pattern(
     r"\bno_grad\b(?:\(\))?$|\binference_mode\b(?:\((?:mode=)?(?:True)?\))?$|grad_enabled\((?:mode=)?False\)$"
 )
 _POOLS = ("/concurrent/futures/thread.py", *of_multiprocessing("pool"))

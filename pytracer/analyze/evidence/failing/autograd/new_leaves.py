@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import ast
-import re
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.autograd.graph_lines import CUTS, head_of, lines_on_the_way, plain_statements
 from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.scopes import own_nodes
 
-_LEAF = re.compile(r"\brequires_grad\s*=\s*True|\.requires_grad_\(\s*(?:True)?\s*\)")
-_MADE = re.compile(
+_LEAF = Pattern(r"\brequires_grad\s*=\s*True|\.requires_grad_\(\s*(?:True)?\s*\)")
+_MADE = Pattern(
     r"\.(?:detach|item|numpy|tolist)\(|\.data\b|(?:as_)?tensor\(|\bTensor\(|Variable\(|from_numpy\(|argmax\("
 )
-_MODEL = re.compile(r"parameters\(|\bnn\.|\bParameter\(|\.weight\b|\.bias\b")
+_MODEL = Pattern(r"parameters\(|\bnn\.|\bParameter\(|\.weight\b|\.bias\b")
 _MOST = 2
 
 

@@ -7,11 +7,11 @@ function that made the output; what called it, and what kept the output, is in t
 from __future__ import annotations
 
 import ast
-import re
 
 import msgspec
 
 from pytracer._library_files import is_library_file
+from pytracer._patterns import Pattern
 from pytracer._text import list_words, shortened
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.calls import called_name
@@ -22,7 +22,7 @@ from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.report.job import PythonFrame
 
 _MESSAGE = "accessing tensor output of CUDAGraphs that has been overwritten by a subsequent run"
-_FRAME = re.compile(r'File "([^"\n]+)", line (\d+), in (\S+)')
+_FRAME = Pattern(r'File "([^"\n]+)", line (\d+), in (\S+)')
 _TREES = "torch/_inductor/cudagraph_trees.py"
 _LONGEST, _MOST = 80, 3
 _STEP = (

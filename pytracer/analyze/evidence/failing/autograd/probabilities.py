@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import ast
-import re
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.slicing.spots import Made
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 
-_REFUSED = re.compile(r"all elements of (input|target) should be between 0 and 1")
-_RANGE = re.compile(r"(-?[\d.e+-]+)\.\.(-?[\d.e+-]+), (\d+) of (\d+) outside of 0\.\.1(, whole)?$")
+_REFUSED = Pattern(r"all elements of (input|target) should be between 0 and 1")
+_RANGE = Pattern(r"(-?[\d.e+-]+)\.\.(-?[\d.e+-]+), (\d+) of (\d+) outside of 0\.\.1(, whole)?$")
 # Layers whose output has no bounds, or other ones than 0 and 1.
-_UNBOUND = re.compile(r"^(?:Linear|LazyLinear|Bilinear|Conv\w+|BatchNorm\w+|LayerNorm|GroupNorm)$")
-_ACTIVATION = re.compile(r"^(?:Tanh|ReLU|LeakyReLU|PReLU|ELU|GELU|SiLU|Softplus)$")
+_UNBOUND = Pattern(r"^(?:Linear|LazyLinear|Bilinear|Conv\w+|BatchNorm\w+|LayerNorm|GroupNorm)$")
+_ACTIVATION = Pattern(r"^(?:Tanh|ReLU|LeakyReLU|PReLU|ELU|GELU|SiLU|Softplus)$")
 _NO_SCALAR = "grad can be implicitly created only for scalar outputs"
 _SAME_NUMBERS = frozenset({"squeeze", "unsqueeze", "view", "reshape", "flatten", "float", "contiguous", "to", "detach"})
 _NOT_THERE = "not between 0 and 1"

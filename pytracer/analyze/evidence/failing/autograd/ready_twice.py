@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
@@ -18,9 +19,9 @@ from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of
 from pytracer.decode.types.journal import Module
 
 _TWICE = "Expected to mark a variable ready only once"
-_NAMED = re.compile(r"Parameter at index \d+ with name ([\w.]+) has been marked as ready twice")
+_NAMED = Pattern(r"Parameter at index \d+ with name ([\w.]+) has been marked as ready twice")
 _CHECKPOINTS = ("checkpoint", "checkpoint_sequential")
-_WORD = re.compile(r"[A-Za-z_]\w*")
+_WORD = Pattern(r"[A-Za-z_]\w*")
 _LAST = frozenset({"module", "weight", "bias"})
 
 

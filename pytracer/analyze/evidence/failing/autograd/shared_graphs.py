@@ -6,20 +6,20 @@ A GAN's generator is the usual case: its output goes into the loss of the discri
 from __future__ import annotations
 
 import ast
-import re
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes
 
-_CUT = re.compile(r"\.(?:detach|item|data|argmax|numpy)\b|no_grad")
+_CUT = Pattern(r"\.(?:detach|item|data|argmax|numpy)\b|no_grad")
 # What has no graph: data, and what is filled or read.
-_NO_GRAPH = re.compile(
+_NO_GRAPH = Pattern(
     r"^torch\.(?:triu|tril|eye|ones_like|zeros_like|rand\w*_like|as_tensor|arange|stack|cat)$|mask|target|label"
 )
-_LEAF = re.compile(r"^torch\.(?:\w*rand\w*|zeros|ones|tensor|full|empty|arange|linspace|load|from_numpy)$|^next$|\.to$")
+_LEAF = Pattern(r"^torch\.(?:\w*rand\w*|zeros|ones|tensor|full|empty|arange|linspace|load|from_numpy)$|^next$|\.to$")
 
 
 def shared_graph(at: FailingLine) -> str | None:

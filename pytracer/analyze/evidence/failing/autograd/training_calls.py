@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ast
-import re
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.autograd.graph_lines import lines_on_the_way
 from pytracer.analyze.evidence.failing.expressions import parts, source
 from pytracer.analyze.evidence.failing.line import FailingLine
@@ -13,14 +13,14 @@ from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes
 
-_NUMBER = re.compile(r"'(float|int)' object has no attribute 'backward'")
-_METHOD = re.compile(r"'(?:method|builtin_function_or_method)' object is not (?:iterable|subscriptable)")
-_NO_STATE = re.compile(r"Expected state_dict to be dict-like, got <class '([\w.]+)'>")
-_EXISTS = re.compile(r"attribute '(\w+)' already exists")
-_CLOSURE = re.compile(r"step\(\) missing 1 required positional argument: 'closure'")
-_OF_VMAP = re.compile(r"vmap: It looks like you're (?:either \(1\) )?(?:calling \.item|attempting to use a Tensor)")
-_TAKES = re.compile(r"\.item\(|\.tolist\(|\bfloat\(|\.numpy\(")
-_NOTED = re.compile(r"log|print|append|write|add_scalar")
+_NUMBER = Pattern(r"'(float|int)' object has no attribute 'backward'")
+_METHOD = Pattern(r"'(?:method|builtin_function_or_method)' object is not (?:iterable|subscriptable)")
+_NO_STATE = Pattern(r"Expected state_dict to be dict-like, got <class '([\w.]+)'>")
+_EXISTS = Pattern(r"attribute '(\w+)' already exists")
+_CLOSURE = Pattern(r"step\(\) missing 1 required positional argument: 'closure'")
+_OF_VMAP = Pattern(r"vmap: It looks like you're (?:either \(1\) )?(?:calling \.item|attempting to use a Tensor)")
+_TAKES = Pattern(r"\.item\(|\.tolist\(|\bfloat\(|\.numpy\(")
+_NOTED = Pattern(r"log|print|append|write|add_scalar")
 
 
 def training_call(at: FailingLine) -> str | None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
 from msgspec import structs
 
 from pytracer._library_files import is_library_file
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import names_in, parts
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.slicing.bindings import bindings_of
@@ -18,16 +18,16 @@ from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, parameters, spans
 
-_OF_VALUES = re.compile(
+_OF_VALUES = Pattern(
     r"Target -?\d+ is out of bounds|index out of range in self|index -?\d+ is out of bounds for"
     r"|[Ii]ndex (?:-?\d+ )?(?:is )?out of (?:range|bounds)|(?:list|tuple|string|bytes) index out of range"
     r"|of target should be between 0 and 1|Class values must be|non-negative|must be in the (?:range|interval)"
     r"|buffer is smaller|codec can't decode|invalid literal|[Uu]npack requires|bytes must be in range|not in list"
 )
-_KINDS = re.compile(r"^(?:\w*KeyError|UnicodeDecodeError|JSONDecodeError|OverflowError|error|AssertionError)$")
-_OF_SHAPES = re.compile(r"\b(?:shape|size|ndim|dim|dtype|device|len|numel|type|isinstance|is_available)\b")
-_NOT_FINITE = re.compile(r"nan\b|NaN|\binf\b|isinf|finite")  # a loss gets so by training, too
-_LIGHTNING = re.compile(r"/(?:pytorch_lightning|lightning|transformers|ignite|fastai)/")
+_KINDS = Pattern(r"^(?:\w*KeyError|UnicodeDecodeError|JSONDecodeError|OverflowError|error|AssertionError)$")
+_OF_SHAPES = Pattern(r"\b(?:shape|size|ndim|dim|dtype|device|len|numel|type|isinstance|is_available)\b")
+_NOT_FINITE = Pattern(r"nan\b|NaN|\binf\b|isinf|finite")  # a loss gets so by training, too
+_LIGHTNING = Pattern(r"/(?:pytorch_lightning|lightning|transformers|ignite|fastai)/")
 _MOST = 48  # places that are looked at
 
 

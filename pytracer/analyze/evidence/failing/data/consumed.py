@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-import re
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.exceptions.name_origins import EMPTY_MESSAGE, USED_UP
 from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
@@ -17,7 +17,7 @@ from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import Function, Scope, function_named, own_nodes
 
-_TAKEN = re.compile(r"iterator of a DataLoader, (\d+) batches taken$")
+_TAKEN = Pattern(r"iterator of a DataLoader, (\d+) batches taken$")
 _FILES = {"open": "file", "reader": "reader of a file", "DictReader": "reader of a file"}
 # What reads an iterator to its end; of other calls it is only known that they were given it.
 _READERS = {"list", "tuple", "set", "frozenset", "dict", "sum", "max", "min", "sorted", "any", "all", "join", "extend",

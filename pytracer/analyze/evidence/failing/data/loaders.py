@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 import math
-import re
 from collections.abc import Iterator
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import names_in, source, whole
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.recorded import Shape, shape_of
@@ -20,18 +20,18 @@ from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes
 
-_LOADER = re.compile(r"DataLoader, batch_size=(\d+), drop_last=False(?:, (\d+) samples)?$")
-_ONE_VALUE = re.compile(r"Expected more than 1 value per channel when training, got input size torch\.Size\(\[1, (\d+)")
+_LOADER = Pattern(r"DataLoader, batch_size=(\d+), drop_last=False(?:, (\d+) samples)?$")
+_ONE_VALUE = Pattern(r"Expected more than 1 value per channel when training, got input size torch\.Size\(\[1, (\d+)")
 _PAIRS = (
-    re.compile(r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\) at"),
-    re.compile(r"Sizes of tensors must match except in dimension \d+\. Expected size (\d+) but got size (\d+)"),
-    re.compile(r"Expected hidden\S* size \(([\d, ]+)\), got \[([\d, ]+)\]"),
-    re.compile(r"Expected input batch_size \((\d+)\) to match target batch_size \((\d+)\)"),
-    re.compile(r"expanded size of the tensor \((\d+)\) must match the existing size \((\d+)\) at"),
-    re.compile(r"value tensor of shape \[([\d, ]+)\] cannot be broadcast to indexing result of shape \[([\d, ]+)\]"),
-    re.compile(r"first two dimensions of batch2 tensor to be: \[([\d, ]+)\] but got: \[([\d, ]+)\]"),
+    Pattern(r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\) at"),
+    Pattern(r"Sizes of tensors must match except in dimension \d+\. Expected size (\d+) but got size (\d+)"),
+    Pattern(r"Expected hidden\S* size \(([\d, ]+)\), got \[([\d, ]+)\]"),
+    Pattern(r"Expected input batch_size \((\d+)\) to match target batch_size \((\d+)\)"),
+    Pattern(r"expanded size of the tensor \((\d+)\) must match the existing size \((\d+)\) at"),
+    Pattern(r"value tensor of shape \[([\d, ]+)\] cannot be broadcast to indexing result of shape \[([\d, ]+)\]"),
+    Pattern(r"first two dimensions of batch2 tensor to be: \[([\d, ]+)\] but got: \[([\d, ]+)\]"),
 )
-_VIEW = re.compile(r"shape '\[([\d, ]+)\]' is invalid for input of size (\d+)")
+_VIEW = Pattern(r"shape '\[([\d, ]+)\]' is invalid for input of size (\d+)")
 _KEEPS_SIZE = frozenset({"to", "cuda", "cpu", "float", "long", "double", "half", "int", "bool", "detach", "contiguous"})
 _OTHER_BATCHES = ("collate_fn", "batch_sampler", None)  # they decide how many are in a batch; None: `**options`
 _SHOW_PROGRESS = frozenset({"tqdm", "track", "rich_tqdm", "progress_bar"})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.slicing.spots import Spot
@@ -14,15 +15,13 @@ from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes
 
-_CHANGED = re.compile(
-    r"(?:dictionary|[Ss]et|deque|OrderedDict|dictionary keys) (?:changed|mutated)\b.*during iteration"
-)
+_CHANGED = Pattern(r"(?:dictionary|[Ss]et|deque|OrderedDict|dictionary keys) (?:changed|mutated)\b.*during iteration")
 _CHANGES = frozenset({"pop", "popitem", "update", "setdefault", "add", "remove", "discard", "clear", "append",
                       "appendleft", "popleft", "extend"})  # fmt: skip
 _IMAGE = 3  # dimensions
 _VIEWS = ("items", "keys", "values")
-_THREADS = re.compile(r"\b(?:ThreadPoolExecutor|ThreadPool|Thread|Timer)\(")
-_STACK = re.compile(r"equal size, but got (\[[\d, ]*\]) at entry 0 and (\[[\d, ]*\]) at entry (\d+)")
+_THREADS = Pattern(r"\b(?:ThreadPoolExecutor|ThreadPool|Thread|Timer)\(")
+_STACK = Pattern(r"equal size, but got (\[[\d, ]*\]) at entry 0 and (\[[\d, ]*\]) at entry (\d+)")
 
 
 def changed_in_loop(at: FailingLine) -> str | None:

@@ -6,13 +6,13 @@ By syntax alone, from a method such as `__getitem__` over the functions and obje
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import msgspec
 from msgspec import structs
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.data.opened_files import Opened, lineage, opened_file
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Made, Spot
@@ -23,7 +23,7 @@ from pytracer.analyze.evidence.syntax.scopes import class_named, own_nodes
 
 _READS = frozenset({"read", "readinto", "readline", "readlines", "read1"})
 _NO_USE = frozenset({"close", "fileno", "keys", "namelist", "infolist", "getnames", "getmembers", "isOpened"})
-_MODES = re.compile(r"[wax]")
+_MODES = Pattern(r"[wax]")
 _METHODS = 24  # that are followed
 
 

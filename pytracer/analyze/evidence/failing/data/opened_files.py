@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator, Mapping
 from typing import Literal
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.slicing.bindings import bindings_of
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Made, Spot
@@ -19,17 +19,17 @@ from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_around, class_named, own_nodes
 
 OpenedKind = Literal["file", "archive", "store", "perhaps a file"]
-_KINDS: tuple[tuple[OpenedKind, re.Pattern[str]], ...] = (
-    ("file", re.compile(r"^(?:(?:io|gzip|bz2|lzma|codecs)\.)?open$")),
+_KINDS: tuple[tuple[OpenedKind, Pattern], ...] = (
+    ("file", Pattern(r"^(?:(?:io|gzip|bz2|lzma|codecs)\.)?open$")),
     (
         "archive",
-        re.compile(
+        Pattern(
             r"^(?:h5py\.File|(?:zipfile\.)?ZipFile|tarfile\.open|(?:tarfile\.)?TarFile|rasterio\.open|netCDF4\.Dataset"
             r"|cv2\.VideoCapture|pd\.HDFStore|pandas\.HDFStore|tables\.open_file)$"
         ),
     ),
-    ("store", re.compile(r"^(?:(?:np|numpy)\.load|sqlite3\.connect|lmdb\.open)$")),
-    ("perhaps a file", re.compile(r"^(?!(?:lmdb|mmap|dbm|shelve|zarr|PIL\.Image|Image|os)\.).*\.open$")),
+    ("store", Pattern(r"^(?:(?:np|numpy)\.load|sqlite3\.connect|lmdb\.open)$")),
+    ("perhaps a file", Pattern(r"^(?!(?:lmdb|mmap|dbm|shelve|zarr|PIL\.Image|Image|os)\.).*\.open$")),
 )
 _WITHOUT_POSITION = ("driver", "mmap_mode")  # options by which it is in memory
 

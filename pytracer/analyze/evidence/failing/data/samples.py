@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ast
-import re
 
+from pytracer._patterns import Pattern
 from pytracer._text import uncapital
 from pytracer.analyze.evidence.failing.data.datasets import Getter, getter, sample_name
 from pytracer.analyze.evidence.failing.data.unequal_sizes import advice_of_sizes
@@ -18,10 +18,10 @@ from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes
 
-_LENGTHS = re.compile(r"[Ll]ength of all samples has to be greater than 0")
-_LOWEST = re.compile(r", (-?\d+)\.\.-?\d+$")
-_JSON = re.compile(r"line \d+ column \d+ \(char (\d+)\)")
-_SEVERAL = re.compile(r"Extra data: line ([2-9]|\d{2,}) column 1 ")
+_LENGTHS = Pattern(r"[Ll]ength of all samples has to be greater than 0")
+_LOWEST = Pattern(r", (-?\d+)\.\.-?\d+$")
+_JSON = Pattern(r"line \d+ column \d+ \(char (\d+)\)")
+_SEVERAL = Pattern(r"Extra data: line ([2-9]|\d{2,}) column 1 ")
 _DEEP = 3
 _HALVES = 2
 

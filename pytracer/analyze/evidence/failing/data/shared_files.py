@@ -6,8 +6,8 @@ What one of them reads is then of another place: an archive or a format complain
 from __future__ import annotations
 
 import ast
-import re
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.data.opened_files import Opened, opened_file
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
@@ -15,16 +15,16 @@ from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 
-_DAMAGED_TYPE = re.compile(
+_DAMAGED_TYPE = Pattern(
     r"BadZipFile|BadGzipFile|UnpicklingError|ReadError|HeaderError|LZMAError|DatabaseError|EOFError"
 )
-_DAMAGED = re.compile(
+_DAMAGED = Pattern(
     r"Bad CRC|Error -\d+ while decompressing|incorrect header check|invalid (?:block|stored|distance|code)|Bad magic"
     r"|[Uu]nexpected end|[Tt]runcated|unpack requires a buffer|malformed|cannot reshape array of size"
     r"|Can't (?:\w+ )?read data|filter returned failure|wrong B-tree|bad object header|addr overflow|MDB_\w+"
 )
-_LMDB, _READERS_FULL = "lmdb.open", re.compile(r"ReadersFull|MDB_READERS_FULL")
-_SPAWNED = re.compile(r"['\"](?:spawn|forkserver)['\"]")
+_LMDB, _READERS_FULL = "lmdb.open", Pattern(r"ReadersFull|MDB_READERS_FULL")
+_SPAWNED = Pattern(r"['\"](?:spawn|forkserver)['\"]")
 
 
 def shared_file(at: FailingLine) -> str | None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ast
-import re
 
+from pytracer._patterns import Pattern
 from pytracer._text import list_words
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 
-_SIZES = re.compile(r"^\[(\d+(?:, \d+)*)\]$")
+_SIZES = Pattern(r"^\[(\d+(?:, \d+)*)\]$")
 _KEEPS = "keeps it as a list (`lambda batch: tuple(zip(*batch))`)"
 _IMAGE_DIMENSIONS = 3
 _MOST_LINES = 2

@@ -8,11 +8,11 @@ named.
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Sequence
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer._text import capital
 from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
@@ -32,9 +32,9 @@ from pytracer.analyze.evidence.syntax.nodes import nodes_of
 
 SMALLEST = (-(1 << 31), -(1 << 63))
 _NEAR = 1 << 31  # what a program adds to it, such as the first row of a part
-_TOLD = re.compile(r"(?<![\w.])(-9223372036854775\d{3}|-9223372036\d{9}|-2147483648)(?!\w|\.\d)")
-_MAY_MEAN = re.compile(r"out of (?:bounds|range)|negative|must be (?:>=|at least|positive)|< 0|tried to access index")
-_RANGE = re.compile(r", (-?\d+)\.\.-?\d+$|(?:^| )(-\d+)$")
+_TOLD = Pattern(r"(?<![\w.])(-9223372036854775\d{3}|-9223372036\d{9}|-2147483648)(?!\w|\.\d)")
+_MAY_MEAN = Pattern(r"out of (?:bounds|range)|negative|must be (?:>=|at least|positive)|< 0|tried to access index")
+_RANGE = Pattern(r", (-?\d+)\.\.-?\d+$|(?:^| )(-\d+)$")
 
 
 class Conversion(msgspec.Struct, frozen=True):

@@ -7,11 +7,11 @@ of sums of what exp() gives, where numbers are that small; a count of elements i
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
 from msgspec import structs
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.not_finite.hazard import Hazard
 from pytracer.analyze.evidence.failing.recorded import shape_of
@@ -19,7 +19,7 @@ from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 
 _RECORDED = ("subnormal numbers", "flushed to 0")
-_FLAG = re.compile(r"(?:^|\s)(-ffast-math|-Ofast|-funsafe-math-optimizations)(?=\s|$)")
+_FLAG = Pattern(r"(?:^|\s)(-ffast-math|-Ofast|-funsafe-math-optimizations)(?=\s|$)")
 _SMALLEST = {"float64": "2.2e-308", "float32": "1.2e-38", "bfloat16": "1.2e-38", "float16": "6.1e-5"}
 
 

@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.not_finite.hazard import USUAL, WEAK, WRITTEN, Hazard
 from pytracer.analyze.evidence.failing.not_finite.products import grown_by_product
@@ -17,18 +18,16 @@ from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_around, is_parameter, statement_at
 
-_GUARD = re.compile(
-    r"eps|EPS|1e-\d|clamp|clip\(|nan_to_num|maximum|tiny|\+ 1(?:\.0)?\b|(?<![.\w])max\(.*\b1\b", re.ASCII
-)
-_MAY_BE_ZERO = re.compile(r"\.(?:sum|std|norm|count_nonzero|var|mean|max|min|amax|amin|abs|numel)\(|\b(?:norm|std)\(")
-_SELECTION = re.compile(r"mask|pos|neg|valid|keep|same|\bsel|inside|\bis_|\bfg|\bbg")
-_COMPARED = re.compile(r"[=!]=|[<>]|_nonzero|numel")
-_LOSSES = re.compile(r"_loss$|^cross_entropy$|^binary_cross_entropy|^mean$")
-_INFINITE = re.compile(
+_GUARD = Pattern(r"eps|EPS|1e-\d|clamp|clip\(|nan_to_num|maximum|tiny|\+ 1(?:\.0)?\b|(?<![.\w])max\(.*\b1\b", re.ASCII)
+_MAY_BE_ZERO = Pattern(r"\.(?:sum|std|norm|count_nonzero|var|mean|max|min|amax|amin|abs|numel)\(|\b(?:norm|std)\(")
+_SELECTION = Pattern(r"mask|pos|neg|valid|keep|same|\bsel|inside|\bis_|\bfg|\bbg")
+_COMPARED = Pattern(r"[=!]=|[<>]|_nonzero|numel")
+_LOSSES = Pattern(r"_loss$|^cross_entropy$|^binary_cross_entropy|^mean$")
+_INFINITE = Pattern(
     r"""^(-?)(?:float\(['"]([-+]?)(?:inf|infinity)['"]\)|(?:np|numpy|math|torch)\.inf)$""", re.IGNORECASE
 )
-_NAN = re.compile(r"""^(?:float\(['"]nan['"]\)|(?:np|numpy|math|torch)\.nan)$""", re.IGNORECASE)
-_CAUSAL = re.compile(r"triu|tril|topk|top_k|top_p|cumsum|causal|subsequent")  # masks that leave one of each row
+_NAN = Pattern(r"""^(?:float\(['"]nan['"]\)|(?:np|numpy|math|torch)\.nan)$""", re.IGNORECASE)
+_CAUSAL = Pattern(r"triu|tril|topk|top_k|top_p|cumsum|causal|subsequent")  # masks that leave one of each row
 _VIEWS = frozenset({"unsqueeze", "view", "reshape", "float", "to", "item"})
 _MASKS = frozenset({"key_padding_mask", "src_key_padding_mask", "attn_mask", "tgt_key_padding_mask"})
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 import msgspec
 from msgspec import structs
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.not_finite.flushed import with_flushing
@@ -47,16 +48,16 @@ from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.reaching import ENTRY, reaching
 from pytracer.analyze.evidence.syntax.scopes import function_named, is_parameter, own_nodes
 
-_GRADIENTS = re.compile(r"is non-finite, so it cannot be clipped")
-_ANOMALY = re.compile(r"Function '(\w+?)Backward\d*' returned nan values")
+_GRADIENTS = Pattern(r"is non-finite, so it cannot be clipped")
+_ANOMALY = Pattern(r"Function '(\w+?)Backward\d*' returned nan values")
 _OPERATORS = {
     "Sqrt": r"sqrt\(|\*\* 0?\.5", "Pow": r"\*\*|pow\(", "Log": r"log\(", "Div": r" / ", "Acos": r"acos\(|arccos\(",
     "Asin": r"asin\(|arcsin\(", "Exp": r"exp\(", "Std": r"std\(", "Var": r"var\(", "Rsqrt": r"rsqrt\(",
 }  # fmt: skip
-_PLAIN = re.compile(r"-?[\d.]+(?:e[+-]?\d+)?$|True$|False$|None$")
-_CLAMP = re.compile(r"`([^`]+)\.clamp\(min=1\)`")
-_OWN = re.compile(r"param|grad|state|weight|output|pred|loss|model")  # a loop over these is over no data
-_BEGINS = re.compile(r" -inf |puts inf in \(`[^`]*\bfull(?:_like)?\(")
+_PLAIN = Pattern(r"-?[\d.]+(?:e[+-]?\d+)?$|True$|False$|None$")
+_CLAMP = Pattern(r"`([^`]+)\.clamp\(min=1\)`")
+_OWN = Pattern(r"param|grad|state|weight|output|pred|loss|model")  # a loop over these is over no data
+_BEGINS = Pattern(r" -inf |puts inf in \(`[^`]*\bfull(?:_like)?\(")
 _HOPS = 8
 
 

@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import names_in
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.not_finite.weights import weights_of
@@ -13,20 +14,20 @@ from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.scopes import own_nodes
 
 _NUMBER = r"\b(?:nan|inf)\b"
-TELLS_NOT_FINITE = re.compile(
+TELLS_NOT_FINITE = Pattern(
     rf"found invalid values[\s\S]*{_NUMBER}|contains either `inf`, `nan`|range of \[[^]]*(?:nan|inf)"
     r"|returned nan values|is non-finite, so it cannot be clipped|Input \w* ?contains (?:NaN|infinity)"
     r"|cannot convert float (?:NaN|infinity)"
 )
-_SAYS = re.compile(rf"invalid values|{_NUMBER}|contains either|not finite|non-?finite|NaN|infinit", re.IGNORECASE)
-_MAY_MEAN = re.compile(
+_SAYS = Pattern(rf"invalid values|{_NUMBER}|contains either|not finite|non-?finite|NaN|infinit", re.IGNORECASE)
+_MAY_MEAN = Pattern(
     r"all elements of std >= 0|should be between 0 and 1|positive[- ]definite|did(?:n't| not) converge|ill-conditioned"
     r"|failed to converge|[Ss]ingular matrix|is singular|sum of probabilities|<= p && p <=|\bp_in >= 0 && p_in <= 1"
     r"|rate to be non-negative|elements of (?:rate|p) |probability entry < 0"
 )
-_ASKS = re.compile(r"isfinite|isnan|isinf|nan_to_num")
-NOT_FINITE = re.compile(r"\bwith (?:nan|inf)$|(?:^|\s)-?(?:nan|inf)$")
-OF_TENSOR = re.compile(r"\bwith (?:nan|inf)$|\bfloat\d+ -?(?:nan|inf)$|^nan$")
+_ASKS = Pattern(r"isfinite|isnan|isinf|nan_to_num")
+NOT_FINITE = Pattern(r"\bwith (?:nan|inf)$|(?:^|\s)-?(?:nan|inf)$")
+OF_TENSOR = Pattern(r"\bwith (?:nan|inf)$|\bfloat\d+ -?(?:nan|inf)$|^nan$")
 
 
 def is_about_not_finite(at: FailingLine) -> bool:

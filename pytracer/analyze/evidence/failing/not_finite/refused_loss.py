@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Sequence
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import names_in
 from pytracer.analyze.evidence.failing.line import failing_line
 from pytracer.analyze.evidence.failing.not_finite.hazard import WEAK
@@ -15,7 +15,7 @@ from pytracer.analyze.evidence.syntax.scopes import own_nodes
 from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import ExceptionReport, PythonFrame
 
-_REFUSES = re.compile(
+_REFUSES = Pattern(
     r"^not (?:\w+\.)*isfinite\([^()]*\)(?:\.all\(\))?$|^(?:\w+\.)*is(?:nan|inf)\([^()]*\)(?:\.any\(\))?$"
 )
 

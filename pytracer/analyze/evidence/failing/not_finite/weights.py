@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 from msgspec import structs
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.not_finite.hazard import Hazard
@@ -23,7 +24,7 @@ from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import is_parameter, own_nodes
 
-_BAD = re.compile(r"with (?:nan|inf)$")
+_BAD = Pattern(r"with (?:nan|inf)$")
 MOST_LINES = 3
 _TRAINING = ("training_step", "compute_loss", "closure")
 _WHICH = "torch.autograd.set_detect_anomaly(True) tells which."

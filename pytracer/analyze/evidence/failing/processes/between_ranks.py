@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ast
-import re
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import short, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.slicing.bindings import bindings_of
@@ -15,10 +15,10 @@ from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.ranks import rank_branch
 
-_NONE = re.compile(r"'NoneType' has no len\(\)")
+_NONE = Pattern(r"'NoneType' has no len\(\)")
 _MOVES = frozenset({"to", "cuda", "cpu", "train", "eval", "half", "float", "bfloat16"})
-_MESH = re.compile(r"Mesh should not be bigger than default world size (\d+), but found (\d+) ranks")
-_OTHER_MODEL = re.compile(
+_MESH = Pattern(r"Mesh should not be bigger than default world size (\d+), but found (\d+) ranks")
+_OTHER_MODEL = Pattern(
     r"appears not to match (?:sizes|strides) of the same param in process 0|DDP expects same model across all ranks"
 )
 _DDP = ("DistributedDataParallel", "DDP")

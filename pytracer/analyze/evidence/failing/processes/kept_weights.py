@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import ast
 import math
-import re
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import parts, walk_in_order
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.recorded import is_sharded
 from pytracer.analyze.evidence.lifetime.gathered_weights import GatheredWeight, kept_weight
 from pytracer.decode.types.journal import Unit
 
-_MESSAGE = re.compile(
+_MESSAGE = Pattern(
     r"setStorage: sizes \[(?P<sizes>[\d, ]+)\].* out of bounds for storage of size 0"
     r"|non-zero number of elements, but its data is not allocated"
 )

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 from msgspec import structs
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.stored.paths import PATH_CALLS, path_parts
@@ -21,7 +22,7 @@ from pytracer.analyze.evidence.syntax.ranks import comes_alone, is_for_one_rank,
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, spans
 from pytracer.blackbox.ranks import identity_of
 
-_MISSING = re.compile(
+_MISSING = Pattern(
     r"\[Errno 2\] No such file or directory|Parent directory .* does not exist|non-existent directory"
     r"|No such file or directory \(os error 2\)|is not a local folder|Incorrect path_or_model_id"
     r"|Can't load \w+ for|Repo id must|Error no file named|not find the requested files"
@@ -39,12 +40,12 @@ _WRITES = frozenset(
 _RENAMES = ("os.replace", "os.rename", "os.renames")
 _OF_PATHS = ("replace", "rename")
 # What lets ranks meet; a function of the program that calls one of these does so, too. On its way a rank may also wait.
-_MEETS = re.compile(
+_MEETS = Pattern(
     r"barrier|broadcast|reduce|gather|scatter|sync|init_process_group|DistributedDataParallel|DDP|FSDP|for_everyone"
     r"|FullyShardedDataParallel|fully_shard|backward|all_to_all|prepare|_first$|^recv|^send",
     re.IGNORECASE,
 )
-_WAITS = re.compile(f"{_MEETS.pattern}|wait|sleep|exists|is_file|is_dir", re.IGNORECASE)
+_WAITS = Pattern(f"{_MEETS.pattern}|wait|sleep|exists|is_file|is_dir", re.IGNORECASE)
 _MOST_CALLERS = 4
 
 
@@ -289,7 +290,7 @@ def _tests(spot: Spot, item: ast.Call) -> list[tuple[ast.If, bool]]:
 
 
 def _calls_within(
-    at: FailingLine, spot: Spot, lines: range, kind: re.Pattern[str], known: Sequence[ast.Call] = ()
+    at: FailingLine, spot: Spot, lines: range, kind: Pattern, known: Sequence[ast.Call] = ()
 ) -> list[ast.Call]:
     names = _functions_that(at, kind)
     calls = [item for item in own_nodes(spot.scope) if isinstance(item, ast.Call) and item.lineno in lines]
@@ -301,7 +302,7 @@ def _calls_within(
     ]
 
 
-def _functions_that(at: FailingLine, kind: re.Pattern[str]) -> frozenset[str]:
+def _functions_that(at: FailingLine, kind: Pattern) -> frozenset[str]:
     """Functions and classes of the program that make such a call, by name."""
     bodies: dict[str, set[str]] = {}
     for tree in at.files.values():

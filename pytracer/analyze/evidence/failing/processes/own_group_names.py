@@ -9,8 +9,8 @@ from __future__ import annotations
 import ast
 import hashlib
 import itertools
-import re
 
+from pytracer._patterns import Pattern
 from pytracer._text import list_words
 from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.failing.line import FailingLine
@@ -21,7 +21,7 @@ from pytracer.analyze.naming import LineWords
 from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
 from pytracer.report.job import PythonFrame
 
-_KEY = re.compile(r"wait timeout after \d+ms, keys: \S*//(?P<name>[0-9a-f]{40})//\w+//\d+/(?P<rank>\d+)\s*$")
+_KEY = Pattern(r"wait timeout after \d+ms, keys: \S*//(?P<name>[0-9a-f]{40})//\w+//\d+/(?P<rank>\d+)\s*$")
 _MOST_RANKS = 10  # of which all sets are tried
 _MOST_GROUPS = 64
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ast
-import re
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
@@ -12,9 +12,7 @@ from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import parameters
 
-_REFUSED = re.compile(
-    r"Argument `*(gather_list|scatter_list)`* must NOT be specified on non-(?:destination|source) ranks"
-)
+_REFUSED = Pattern(r"Argument `*(gather_list|scatter_list)`* must NOT be specified on non-(?:destination|source) ranks")
 _ROOTS = {"gather": "dst", "scatter": "src", "gather_object": "dst"}
 _LIST_OF_OBJECTS = "object_gather_list"
 _PLACE_OF_LIST, _PLACE_OF_ROOT = 1, 2

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer._text import capital
 from pytracer.analyze.evidence.failing.expressions import parts, source, walk_in_order
 from pytracer.analyze.evidence.failing.line import FailingLine
@@ -18,8 +18,8 @@ from pytracer.analyze.evidence.syntax.scopes import class_around, scope_of
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.report.job import PythonFrame
 
-_MIXED = re.compile(r"got mixed torch\.Tensor and DTensor")
-_NOT_GATHERED = re.compile(
+_MIXED = Pattern(r"got mixed torch\.Tensor and DTensor")
+_NOT_GATHERED = Pattern(
     r"got mixed torch\.Tensor and DTensor|'weight' must be 2-D"
     r"|Output \d+ of View is a view and its base or another view of its base has been modified inplace"
 )

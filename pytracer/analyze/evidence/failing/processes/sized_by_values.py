@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ast
-import re
 
+from pytracer._patterns import Pattern
 from pytracer._text import list_words
 from pytracer.analyze.evidence.failing.expressions import parts, short, walk_in_order
 from pytracer.analyze.evidence.failing.line import FailingLine
@@ -13,7 +13,7 @@ from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 
 # torch's fake tensors raise DynamicOutputShapeException, whose text is the operator; 2.13, tensor/_dispatch.py.
-_PLAIN = re.compile(r"^aten\.(?P<op>\w+)\.\w+\n\nSharding propagation failed for aten\.(?P<called>\w+)")
+_PLAIN = Pattern(r"^aten\.(?P<op>\w+)\.\w+\n\nSharding propagation failed for aten\.(?P<called>\w+)")
 _CALLS = {
     "nonzero": ("nonzero", "argwhere", "where"),
     "masked_select": ("masked_select",),

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import short, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.slicing.spots import Made
@@ -14,7 +14,7 @@ from pytracer.analyze.evidence.syntax.imports import imported_as
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import Scope, function_named, own_nodes
 
-_CONTEXT = re.compile(r"SemLock created in a (\w+) context is being shared with a process in a (\w+) context")
+_CONTEXT = Pattern(r"SemLock created in a (\w+) context is being shared with a process in a (\w+) context")
 _SHARED = frozenset(
     {"Queue", "SimpleQueue", "JoinableQueue", "Lock", "RLock", "Event", "Semaphore", "BoundedSemaphore", "Condition"}
     | {"Barrier", "Value", "Array"}

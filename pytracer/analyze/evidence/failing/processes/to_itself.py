@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
@@ -21,9 +21,7 @@ from pytracer.analyze.naming import LineWords
 from pytracer.decode.types.snapshot import Collective, Snapshot
 
 # torch 2.13, _check_not_self_rank() of distributed_c10d.py
-_REFUSED = re.compile(
-    r"Invalid (?:destination|source) rank: \w+ rank should not be the same as the rank of the current"
-)
+_REFUSED = Pattern(r"Invalid (?:destination|source) rank: \w+ rank should not be the same as the rank of the current")
 _NAMES = frozenset({"send", "recv", "isend", "irecv", "send_object_list", "recv_object_list"})
 _C10D = "/torch/distributed/distributed_c10d.py"
 _PEERS = ("dst", "src", "peer", "group_dst", "group_src", "group_peer")

@@ -8,11 +8,11 @@ not check the combination (pytorch/pytorch#143580).
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.calls import called_name
@@ -20,7 +20,7 @@ from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import spans
 from pytracer.decode.types.journal import Module
 
-_UNPREPARED = re.compile(r"expect_autograd_hooks_ INTERNAL ASSERT FAILED at \S*reducer\.cpp")
+_UNPREPARED = Pattern(r"expect_autograd_hooks_ INTERNAL ASSERT FAILED at \S*reducer\.cpp")
 _SETTER, _FLAG = "_set_static_graph", "require_backward_grad_sync"
 _UNSYNCED = ("no_sync", "no_backward_sync", "accumulate")  # of DDP, Fabric, accelerate
 _CHECKPOINTS = ("checkpoint", "checkpoint_sequential", "gradient_checkpointing_enable")

@@ -7,11 +7,11 @@ backward() that comes from elsewhere meets weights without memory.
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Collection, Iterator
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer._text import list_words
 from pytracer.analyze.evidence.failing.expressions import short, source
 from pytracer.analyze.evidence.failing.line import FailingLine
@@ -26,7 +26,7 @@ from pytracer.analyze.evidence.syntax.scopes import own_nodes
 from pytracer.analyze.tensors.scopes import unit_step
 from pytracer.decode.types.journal import Unit
 
-_MESSAGE = re.compile(r"setStorage: .* out of bounds for storage of size 0")
+_MESSAGE = Pattern(r"setStorage: .* out of bounds for storage of size 0")
 _BACKWARD = ("backward", "grad", "manual_backward")
 _HOOKS = frozenset({"register_forward_hook", "register_module_forward_hook"})
 _WRAPS = ("fully_shard", "FSDP", "FullyShardedDataParallel")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
+from pytracer._patterns import Pattern
 from pytracer._text import list_words
 from pytracer.analyze.evidence.failing.expressions import names_in
 from pytracer.analyze.evidence.failing.line import FailingLine
@@ -16,7 +17,7 @@ from pytracer.analyze.evidence.syntax.nodes import nodes_of
 _ARRAYS = ("frombuffer", "fromfile", "memmap")
 _BIG, _LITTLE = (">", "!"), ("<",)
 _MOST = 3
-_DTYPE = re.compile(r"^(?:np|numpy|torch)\.(u?int\d+)$")
+_DTYPE = Pattern(r"^(?:np|numpy|torch)\.(u?int\d+)$")
 
 
 def other_byte_order(at: FailingLine) -> str | None:

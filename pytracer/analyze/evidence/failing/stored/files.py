@@ -6,6 +6,7 @@ import ast
 import re
 
 from pytracer._library_files import of_multiprocessing
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.slicing.spots import Made, Spot
@@ -14,7 +15,7 @@ from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value, p
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 
-_PATH = re.compile(r"\[Errno 2\] No such file or directory: '([^']+)'")
+_PATH = Pattern(r"\[Errno 2\] No such file or directory: '([^']+)'")
 _SHORTEST = 3
 _MOST = 24
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-import re
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer._text import size_words
 from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.stored.opened import number_of, opened
 
 _PATH_OF = "file of "
-_NO_SPACE = re.compile(r"\[Errno 28\]|errno = 28|[Nn]o space left")
+_NO_SPACE = Pattern(r"\[Errno 28\]|errno = 28|[Nn]o space left")
 _FULL = 1 << 20  # bytes: what is left where another write was too large
 _MOST_LEFT = 0.01  # of a small one
 _WORTH_TELLING = 0.05  # of the file system

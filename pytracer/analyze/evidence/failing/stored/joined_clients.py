@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import ast
-import re
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer._text import shortened
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 
-_JOINED = re.compile(r"(\d+)/(\d+) clients joined")
+_JOINED = Pattern(r"(\d+)/(\d+) clients joined")
 _STORES = {"TCPStore": 2}  # the place of world_size (torch 2.13)
 _LONGEST = 70  # characters of an expression
 _SIZES = ("world_size", "num_workers")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-import re
 from itertools import chain
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.stored.optimizer_loads import OptimizerLoad, optimizer_load
@@ -21,7 +21,7 @@ from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes
 
-_MISFIT = re.compile(r"^The size of tensor a \(\d+\) must match the size of tensor b|doesn't match the broadcast shape")
+_MISFIT = Pattern(r"^The size of tensor a \(\d+\) must match the size of tensor b|doesn't match the broadcast shape")
 _OPTIM, _SCALER = "/torch/optim/", "/grad_scaler.py"
 _FSDP1 = ("FullyShardedDataParallel", "FSDP")
 

@@ -7,6 +7,7 @@ import difflib
 import re
 from collections.abc import Sequence
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.stored.empty_dicts import empty_dict
@@ -16,8 +17,8 @@ from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.report.job import NearNamesReport
 
-_LOADED = re.compile(r"\bload\(|state_dict|checkpoint|ckpt")
-_OF_TEXT = re.compile(r"(?:json|yaml|toml|tomllib)\.(?:safe_)?loads?$")
+_LOADED = Pattern(r"\bload\(|state_dict|checkpoint|ckpt")
+_OF_TEXT = Pattern(r"(?:json|yaml|toml|tomllib)\.(?:safe_)?loads?$")
 _FEW = 4
 _LIKE = 0.6
 _MOST_NAMES = 8

@@ -8,6 +8,7 @@ import re
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer._text import capital, size_words
 from pytracer.analyze.behind import places_in
 from pytracer.analyze.evidence.failing.expressions import names_in, source
@@ -16,20 +17,20 @@ from pytracer.analyze.evidence.limits.kept_files import kept_files
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 
-_CHARACTER = re.compile(r"\(char (\d+)\)$")
-_PARENT = re.compile(r"^Parent directory .* does not exist")
-_WRITES = re.compile(r"\b(?:save|dump|write)|[Ww]riter")
+_CHARACTER = Pattern(r"\(char (\d+)\)$")
+_PARENT = Pattern(r"^Parent directory .* does not exist")
+_WRITES = Pattern(r"\b(?:save|dump|write)|[Ww]riter")
 _WEB_PAGE = ("UnpicklingError", "JSONDecodeError", "BadZipFile", "UnidentifiedImageError")
-_SHORT = re.compile(  # NumPy, gzip, PIL, torchvision, HDF5
+_SHORT = Pattern(  # NumPy, gzip, PIL, torchvision, HDF5
     r"could only read \d|not fully written|ended before the end|image file is truncated|[Uu]nexpected EOF|mmap length"
     r"|unable to (?:\w+ )?open file \(truncated file", re.IGNORECASE,
 )  # fmt: skip
-_GETTER = re.compile(r"\b__getitem__$")
-_DECODED = re.compile(r"'([\w-]+)' codec can't decode byte 0x([0-9a-f]{2}) in position")
+_GETTER = Pattern(r"\b__getitem__$")
+_DECODED = Pattern(r"'([\w-]+)' codec can't decode byte 0x([0-9a-f]{2}) in position")
 _BINARY = {"zip": "zip archive", "gzip": "gzip file", "pickle": "pickle", "hdf5": "HDF5 file", "numpy": "NumPy array"}
 _NO_LETTER = 0xBF  # letters follow, in both
-_DIGITS = re.compile(r"\d+")
-_CHECKPOINT = re.compile(r"ckpt|check|epoch|step|iter|model|state|last|weight|\.(?:pt|pth|tar)$", re.IGNORECASE)
+_DIGITS = Pattern(r"\d+")
+_CHECKPOINT = Pattern(r"ckpt|check|epoch|step|iter|model|state|last|weight|\.(?:pt|pth|tar)$", re.IGNORECASE)
 _NO_DIRECTORY = "failed finding central directory"
 _HALF = 2
 _MOST_LOADED = 6

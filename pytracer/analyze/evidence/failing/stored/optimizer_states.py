@@ -5,16 +5,17 @@ from __future__ import annotations
 import ast
 import re
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 
-_LACKS = re.compile(r"Missing key in checkpoint state_dict: ([\w.\-]+?)\.?\s*$", re.MULTILINE)
+_LACKS = Pattern(r"Missing key in checkpoint state_dict: ([\w.\-]+?)\.?\s*$", re.MULTILINE)
 _PARTS = (
     *("step", "exp_avg", "exp_avg_sq", "max_exp_avg_sq", "exp_inf", "momentum_buffer", "square_avg", "grad_avg"),
     *("acc_delta", "sum", "prev", "step_size", "eta", "mu", "ax"),
 )
-_KEY = re.compile(rf"(?:^|\.)state\.(?P<parameter>.+)\.(?:{'|'.join(_PARTS)})$")
-_STATE = re.compile(r"(?:^|\.)state\[.+\]$")
+_KEY = Pattern(rf"(?:^|\.)state\.(?P<parameter>.+)\.(?:{'|'.join(_PARTS)})$")
+_STATE = Pattern(r"(?:^|\.)state\[.+\]$")
 
 
 def unmade_state(at: FailingLine) -> str | None:

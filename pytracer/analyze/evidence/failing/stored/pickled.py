@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
@@ -15,7 +16,7 @@ from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_around, class_named, function_named, own_nodes
 
 # CPython 3.12: 'TextIOWrapper' instances; 3.13: get; 3.14: <function main.<locals>.load at 0x7f>.
-_PICKLED = re.compile(
+_PICKLED = Pattern(
     r"cannot pickle '([\w.]+)' (?:object|instances)"
     r"|[Cc]an't (?:pickle|get) local object (?:<\w+ )?'?([\w.<>]+)"
 )
@@ -32,7 +33,7 @@ _MADE_BY = {
     "module": r"= *\w+$",
 }
 _OF_THREAD = r"|\bThread\("  # it has an Event
-_SHARED = re.compile(r"\b(?:mp|multiprocessing|ctx|context|manager)\.\w+\(")  # made to be passed on
+_SHARED = Pattern(r"\b(?:mp|multiprocessing|ctx|context|manager)\.\w+\(")  # made to be passed on
 _STATE = frozenset({"__getstate__", "__reduce__", "__reduce_ex__"})
 _MOST = 2
 

@@ -7,8 +7,8 @@ optim/optimizer.py, _process_value_according_to_param_policy). The first step() 
 from __future__ import annotations
 
 import ast
-import re
 
+from pytracer._patterns import Pattern
 from pytracer._text import capital
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
@@ -21,8 +21,8 @@ from pytracer.analyze.evidence.syntax.names import holds
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of
 
-_MIXED = re.compile(r"got mixed torch\.Tensor and DTensor")
-_OF_LISTS = re.compile(r"\b_(?:foreach|fused)_")  # an operator over many parameters
+_MIXED = Pattern(r"got mixed torch\.Tensor and DTensor")
+_OF_LISTS = Pattern(r"\b_(?:foreach|fused)_")  # an operator over many parameters
 _SHARDS = frozenset({"parallelize_module", "distribute_module", "distribute_tensor"})
 _LISTED = ("parameters", "named_parameters")
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer._text import capital
 from pytracer.analyze.evidence.failing.expressions import short, source
 from pytracer.analyze.evidence.failing.line import FailingLine
@@ -25,7 +26,7 @@ _OF_OS = frozenset({"remove", "unlink", "replace", "rename", "renames", "move"})
 _MODULES = ("os", "shutil")
 _OF_PATH = frozenset({"unlink", "rename", "replace"})
 _LISTED = ("glob", "rglob", "iglob", "iterdir")
-_UNKNOWN = re.compile(r"\{.*? \d+ \d+\}")  # as path_parts writes what the source does not show
+_UNKNOWN = Pattern(r"\{.*? \d+ \d+\}")  # as path_parts writes what the source does not show
 _MOST_CALLERS = 4
 _FIRST_IS_ZERO = ("range", "enumerate")
 

@@ -5,25 +5,26 @@ from __future__ import annotations
 import ast
 import re
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.stored.opened import opened
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 
-_MISMATCH = re.compile(
+_MISMATCH = Pattern(
     r"size mismatch for ([\w.]+): copying a param with shape torch\.Size\((\[[\d, ]*\])\) from checkpoint, "
     r"the shape in current model is torch\.Size\((\[[\d, ]*\])\)"
 )
 # torch.optim.Optimizer.load_state_dict
-_GROUPS = re.compile(r"loaded state dict (?:contains a parameter group that doesn't match|has a different number of)")
-_KEYS = re.compile(r"(Missing|Unexpected) key\(s\) in state_dict: ((?:\"[^\"]+\",? ?)+)")
+_GROUPS = Pattern(r"loaded state dict (?:contains a parameter group that doesn't match|has a different number of)")
+_KEYS = Pattern(r"(Missing|Unexpected) key\(s\) in state_dict: ((?:\"[^\"]+\",? ?)+)")
 _PREFIXES = ("module.", "_orig_mod.", "model.", "net.", "backbone.", "encoder.", "state_dict.")
-_GLOBAL = re.compile(r"GLOBAL ([\w.]+) was not an allowed global|Unsupported (?:global|class) ([\w.]+)")
-_LACKS = re.compile(r"Missing key in checkpoint state_dict: ([\w.\-]+?)\.?\s*$", re.MULTILINE)
-_PLAIN = re.compile(r"(?:True|False|-?[\d.]+)$")
-_NO_CLASS = re.compile(r"Can't get attribute '(\w+)' on <module '([\w.]+)'")
-_NO_NUMBER = re.compile(r"invalid literal for int\(\) with base \d+: (.+)|could not convert string to float: (.+)")
+_GLOBAL = Pattern(r"GLOBAL ([\w.]+) was not an allowed global|Unsupported (?:global|class) ([\w.]+)")
+_LACKS = Pattern(r"Missing key in checkpoint state_dict: ([\w.\-]+?)\.?\s*$", re.MULTILINE)
+_PLAIN = Pattern(r"(?:True|False|-?[\d.]+)$")
+_NO_CLASS = Pattern(r"Can't get attribute '(\w+)' on <module '([\w.]+)'")
+_NO_NUMBER = Pattern(r"invalid literal for int\(\) with base \d+: (.+)|could not convert string to float: (.+)")
 _NUMBERS = ("int", "float")
 
 

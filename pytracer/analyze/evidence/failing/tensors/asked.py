@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.numbers import number_at
@@ -14,12 +15,12 @@ from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.names import variable
 
 _TOPK = "selected index k out of range"
-_PARTS = re.compile(
+_PARTS = Pattern(
     r"split_sizes to sum exactly to (\d+) \(input tensor's size at dimension (-?\d+)\), "
     r"but got split_sizes=\[([\d, ]*)\]"
 )
 
-_CONSTRAINT = re.compile(
+_CONSTRAINT = Pattern(
     r"^Expected parameter (\w+) \(\w+ of shape [^)]*\)\) of distribution (\w+)\(.*?"
     r"to satisfy the constraint (\w+)\(([^)]*)\), but found invalid values:(.*)", re.DOTALL
 )  # fmt: skip

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import ast
-import re
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import names_in
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.usage.settings import whence
 from pytracer.analyze.evidence.syntax.calls import passed_values
 
-_REFUSED = re.compile(
+_REFUSED = Pattern(
     r"cannot be accessed from Triton|Expected all tensors to be on the same device|found at least two devices|"
     r"Tensor on device cpu is not on the expected device"
 )
-_DEVICE = re.compile(r" on ((?!cpu)[a-z]+(?::\d+)?)\b")
+_DEVICE = Pattern(r" on ((?!cpu)[a-z]+(?::\d+)?)\b")
 
 
 def tensor_of_the_host(at: FailingLine) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.usage.settings import whence
@@ -13,17 +14,13 @@ _TYPES = {"Double": "float64", "Float": "float32", "Half": "float16", "BFloat16"
 _TYPES |= {"Int": "int32", "Short": "int16", "Byte": "uint8", "Char": "int8", "Bool": "bool"}
 _TYPES |= {"double": "float64", "float": "float32", "c10::Half": "float16", "c10::BFloat16": "bfloat16"}
 _CONVERT = {"float32": ".float()", "int64": ".long()", "float64": ".double()", "float16": ".half()", "bool": ".bool()"}
-_DIFFER = re.compile(
-    r"must have the same dtype, but got ([\w:]+) and ([\w:]+)|same dtype, but got: ([\w:]+) != ([\w:]+)"
-)
-_INPUT = re.compile(r"Input type \(([\w:.]+)\) and (?:weight|bias) type \(([\w:.]+)\)")
-_TARGET = re.compile(
-    r"expected target dtype to be Long or Byte, but got (\w+)|expected scalar type Long but found (\w+)"
-)
-_EXPECTED = re.compile(r"expected scalar type (\w+) but found (\w+)|Found dtype (\w+) but expected (\w+)")
-_PUT = re.compile(r"Index put requires .* got (\w+) for the destination and (\w+) for the source")
-_SOFT = re.compile(r"floating point type for target with class probabilities, got (\w+)")
-_KERNEL = re.compile(r"not implemented for '(\w+)'")
+_DIFFER = Pattern(r"must have the same dtype, but got ([\w:]+) and ([\w:]+)|same dtype, but got: ([\w:]+) != ([\w:]+)")
+_INPUT = Pattern(r"Input type \(([\w:.]+)\) and (?:weight|bias) type \(([\w:.]+)\)")
+_TARGET = Pattern(r"expected target dtype to be Long or Byte, but got (\w+)|expected scalar type Long but found (\w+)")
+_EXPECTED = Pattern(r"expected scalar type (\w+) but found (\w+)|Found dtype (\w+) but expected (\w+)")
+_PUT = Pattern(r"Index put requires .* got (\w+) for the destination and (\w+) for the source")
+_SOFT = Pattern(r"floating point type for target with class probabilities, got (\w+)")
+_KERNEL = Pattern(r"not implemented for '(\w+)'")
 
 
 def types_that_differ(at: FailingLine) -> str | None:
@@ -52,7 +49,7 @@ def types_that_differ(at: FailingLine) -> str | None:
         first = expected[1] is not None
         wanted, found = (expected[1], expected[2]) if first else (expected[4], expected[3])
         return _of_pair(at, _TYPES.get(wanted), _TYPES.get(found))
-    if differ is not None and differ.re is _DIFFER:
+    if differ is not None and differ.re is _DIFFER.compiled:
         one, other = (_TYPES.get(item or "") for item in (differ[1] or differ[3], differ[2] or differ[4]))
         wide, narrow = ("float64", "float32")
         if {one, other} == {wide, narrow}:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ast
-import re
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
 
-_SIZE = re.compile(
+_SIZE = Pattern(
     r"einsum\(\): subscript (\w) has size (\d+) for operand (\d+) which does not broadcast with .*size (\d+)"
 )
 

@@ -5,21 +5,22 @@ from __future__ import annotations
 import ast
 import re
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.data.loaders import last_batch
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.recorded import Shape
 from pytracer.analyze.evidence.failing.usage.settings import set_by, whence
 from pytracer.analyze.evidence.syntax.names import variable
 
-_SHAPES = re.compile(r"[Ee]xpected.*?[\[(]((?:\d+, )+\d+)[\])].*?got.*?[\[(]((?:\d+, )+\d+)[\])]", re.DOTALL)
-_TWO_NUMBERS = re.compile(
+_SHAPES = Pattern(r"[Ee]xpected.*?[\[(]((?:\d+, )+\d+)[\])].*?got.*?[\[(]((?:\d+, )+\d+)[\])]", re.DOTALL)
+_TWO_NUMBERS = Pattern(
     r"to be (?P<wanted>\d+),? but got (?P<got>\d+)|has size (?P<one>\d+) .*? size (?P<other>\d+)"
     r"|Expected (?P<first>\d+), got (?P<second>\d+)"
 )
-_NORMALIZED = re.compile(r"normalized_shape=\[(\d+)\], .* input of size\s*\[([\d, ]+)\]")
-_LAST = re.compile(r"input\.size\(-1\) must be equal to input_size\. Expected (\d+), got (\d+)")
-_STATE = re.compile(r"For (?:un)?batched (\d)-D input, hx should also be \d-D but got (\d)-D tensor")
-_DIMENSIONS = re.compile(r"[Ii]ndex tensor must have the same number of dimensions as (?:input|self) tensor")
+_NORMALIZED = Pattern(r"normalized_shape=\[(\d+)\], .* input of size\s*\[([\d, ]+)\]")
+_LAST = Pattern(r"input\.size\(-1\) must be equal to input_size\. Expected (\d+), got (\d+)")
+_STATE = Pattern(r"For (?:un)?batched (\d)-D input, hx should also be \d-D but got (\d)-D tensor")
+_DIMENSIONS = Pattern(r"[Ii]ndex tensor must have the same number of dimensions as (?:input|self) tensor")
 
 
 def expected_size(at: FailingLine) -> str | None:

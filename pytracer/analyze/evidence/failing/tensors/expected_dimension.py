@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.not_finite.reason import NOT_FINITE
@@ -16,9 +17,9 @@ from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.decode.types.snapshot import records_values
 
 # torch 2.13, nn/functional.py
-_EXPECTED = re.compile(r"Expected (\w+)\.(?:shape|size)[(\[](\d+)[)\]] to be (\d+),? but got (\d+)")
+_EXPECTED = Pattern(r"Expected (\w+)\.(?:shape|size)[(\[](\d+)[)\]] to be (\d+),? but got (\d+)")
 _CLASSES = "Class values must be smaller than num_classes"
-_ENTRY = re.compile(r"invalid multinomial distribution \(encountering probability entry < 0\)")
+_ENTRY = Pattern(r"invalid multinomial distribution \(encountering probability entry < 0\)")
 
 
 def unexpected_dimension(at: FailingLine) -> str | None:

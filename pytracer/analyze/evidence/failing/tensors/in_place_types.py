@@ -8,16 +8,17 @@ from collections.abc import Iterator
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.usage.settings import whence
 from pytracer.analyze.evidence.syntax.calls import keyword_value, passed_values
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 
-_CAST = re.compile(r"result type (Float|Double|Half|BFloat16) can't be cast to the desired output type ")
+_CAST = Pattern(r"result type (Float|Double|Half|BFloat16) can't be cast to the desired output type ")
 _TYPES = {"Float": "float32", "Double": "float64", "Half": "float16", "BFloat16": "bfloat16"}
-_WHOLE = re.compile(r"u?int\d+")
-_FLOAT = re.compile(r"b?float\d+")
+_WHOLE = Pattern(r"u?int\d+")
+_FLOAT = Pattern(r"b?float\d+")
 _MOST = 350  # in four lines
 _DIVIDES = {"div_", "divide_", "true_divide_"}
 _PLACES = (ast.Name, ast.Attribute, ast.Subscript)

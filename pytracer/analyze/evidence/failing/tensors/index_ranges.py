@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.numbers import whole_number
@@ -14,7 +15,7 @@ from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes, second_parameter
 
-_VALUES = re.compile(r", (-?\d+)\.\.(-?\d+)$")
+_VALUES = Pattern(r", (-?\d+)\.\.(-?\d+)$")
 _LAYERS = 4
 
 

@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.usage.settings import whence
@@ -13,13 +14,13 @@ from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 
-_INDEX = re.compile(
+_INDEX = Pattern(
     r"(?:tensors|arrays) used as indices must be|slice indices must be integers|only integers, slices \("
     r"|(?:list|tuple) indices must be integers or slices, not float"
 )
-_FLOAT = re.compile(r"b?float\d+")
+_FLOAT = Pattern(r"b?float\d+")
 _KEEP_WHOLE = {"len", "int", "size", "numel", "argmax", "max", "min", "sum", "abs", "round", "arange", "randint"}
-_NUMBER = re.compile(r"-?\d+(?:\.\d*)?(?:e[+-]?\d+)?")
+_NUMBER = Pattern(r"-?\d+(?:\.\d*)?(?:e[+-]?\d+)?")
 
 
 def floating_index(at: FailingLine) -> str | None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ast
-import re
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.recorded import Shape, shape_of
@@ -13,7 +13,7 @@ from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.lines import names_of_line
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 
-_CAT = re.compile(
+_CAT = Pattern(
     r"Sizes of tensors must match except in dimension (\d+)\. "
     r"Expected size (\d+) but got size (\d+) for tensor number (\d+)"
 )

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import ast
-import re
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.recorded import shape_of
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value, passed_values
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 
 _PIPELINE = "torch/distributed/pipelining/"
-_SIZES = re.compile(r"batch_size|size|shape")
+_SIZES = Pattern(r"batch_size|size|shape")
 
 
 def uneven_micro_batches(at: FailingLine) -> str | None:

@@ -6,6 +6,7 @@ import ast
 import math
 import re
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine, Origin
 from pytracer.analyze.evidence.failing.recorded import Shape
@@ -14,7 +15,7 @@ from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 
-_FIXED = re.compile(r"nn\.Parameter|register_buffer|zeros|ones|arange|randn|tril|triu")
+_FIXED = Pattern(r"nn\.Parameter|register_buffer|zeros|ones|arange|randn|tril|triu")
 
 
 def _operands(at: FailingLine) -> tuple[ast.AST, ast.AST] | None:

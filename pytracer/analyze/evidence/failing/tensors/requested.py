@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 import math
-import re
 from collections.abc import Iterator
 
 import msgspec
 from msgspec import structs
 
+from pytracer._patterns import Pattern
 from pytracer._text import size_words, uncapital
 from pytracer.analyze.evidence.failing.expressions import names_in, source, whole
 from pytracer.analyze.evidence.failing.line import FailingLine
@@ -20,8 +20,8 @@ from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.constants import is_none
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 
-_ASKED = re.compile(r"you tried to allocate (\d{1,19}) bytes")
-_ARRAY = re.compile(r"Unable to allocate .* for an array with shape \(([\d, ]+)\) and data type (\w+)")
+_ASKED = Pattern(r"you tried to allocate (\d{1,19}) bytes")
+_ARRAY = Pattern(r"Unable to allocate .* for an array with shape \(([\d, ]+)\) and data type (\w+)")
 _BYTES = {
     "float32": 4, "float64": 8, "float16": 2, "bfloat16": 2, "int64": 8, "int32": 4, "int16": 2, "int8": 1, "uint8": 1,
     "bool": 1, "complex64": 8, "complex128": 16,

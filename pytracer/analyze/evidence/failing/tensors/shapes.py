@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.tensors.index_ranges import index_beyond, row_beyond
 from pytracer.analyze.evidence.failing.tensors.input_shapes import unfit_channels, unlike_samples
@@ -22,35 +23,35 @@ from pytracer.analyze.evidence.failing.tensors.tensor_shapes import (
     without_dimension,
 )
 
-_MATRICES = re.compile(r"mat1 and mat2 shapes cannot be multiplied \((\d+)x(\d+) and (\d+)x(\d+)\)")
-_UNEQUAL = re.compile(
+_MATRICES = Pattern(r"mat1 and mat2 shapes cannot be multiplied \((\d+)x(\d+) and (\d+)x(\d+)\)")
+_UNEQUAL = Pattern(
     r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\) at non-singleton dimension (-?\d+)"
 )
-_VIEW = re.compile(r"shape '\[([-\d, ]*)\]' is invalid for input of size (\d+)")
-_PAIR = re.compile(
+_VIEW = Pattern(r"shape '\[([-\d, ]*)\]' is invalid for input of size (\d+)")
+_PAIR = Pattern(
     r"[Tt]arget size \(torch\.Size\((\[[\d, ]*\])\)\) "
     r"(?:must be the same as|that is different to the) input size \(torch\.Size\((\[[\d, ]*\])\)"
 )
-_BATCH = re.compile(r"Expected input batch_size \((\d+)\) to match target batch_size \((\d+)\)")
-_TARGET = re.compile(r"Expected target size (\[[\d, ]*\]), got (\[[\d, ]*\])")
-_CHANNELS = re.compile(r"expected input(\[[\d, ]+\]) to have (\d+) channels, but got (\d+) channels")
-_STACK = re.compile(
+_BATCH = Pattern(r"Expected input batch_size \((\d+)\) to match target batch_size \((\d+)\)")
+_TARGET = Pattern(r"Expected target size (\[[\d, ]*\]), got (\[[\d, ]*\])")
+_CHANNELS = Pattern(r"expected input(\[[\d, ]+\]) to have (\d+) channels, but got (\d+) channels")
+_STACK = Pattern(
     r"stack expects each tensor to be equal size, but got (\[[\d, ]*\]) at entry 0 and (\[[\d, ]*\]) at entry (\d+)"
 )
-_RANGE = re.compile(r"index out of range in self|Target (-?\d+) is out of bounds")
-_INDEX = re.compile(r"index (-?\d+) is out of bounds for (?:dimension|axis) (\d+) with size (\d+)")
-_MASK = re.compile(r"mask (\[[\d, ]*\]) at index \d+ does not match the shape of the indexed tensor (\[[\d, ]*\])")
-_GRADIENT = re.compile(
+_RANGE = Pattern(r"index out of range in self|Target (-?\d+) is out of bounds")
+_INDEX = Pattern(r"index (-?\d+) is out of bounds for (?:dimension|axis) (\d+) with size (\d+)")
+_MASK = Pattern(r"mask (\[[\d, ]*\]) at index \d+ does not match the shape of the indexed tensor (\[[\d, ]*\])")
+_GRADIENT = Pattern(
     r"Mismatch in shape: grad_output\[(\d+)\] has a shape of torch\.Size\((\[[\d, ]*\])\) "
     r"and output\[\d+\] has a shape of torch\.Size\((\[[\d, ]*\])\)"
 )
-_ASSIGNED = re.compile(
+_ASSIGNED = Pattern(
     r"shape mismatch: value tensor of shape (\[[\d, ]*\]) cannot be broadcast to indexing result of shape (\[[\d, ]*\])"
 )
-_EXPANDED = re.compile(
+_EXPANDED = Pattern(
     r"expanded size of the tensor \((\d+)\) must match the existing size \((\d+)\) at non-singleton dimension (\d+)"
 )
-_NO_DIMENSION = re.compile(r"Dimension out of range \(expected to be in range of \[-?\d+, (-?\d+)\], but got (-?\d+)\)")
+_NO_DIMENSION = Pattern(r"Dimension out of range \(expected to be in range of \[-?\d+, (-?\d+)\], but got (-?\d+)\)")
 
 
 def sizes_that_differ(at: FailingLine) -> str | None:
@@ -62,7 +63,7 @@ def sizes_that_differ(at: FailingLine) -> str | None:
     return None
 
 
-_EXPLAINED: tuple[tuple[re.Pattern[str], Callable[[FailingLine, re.Match[str]], str | None]], ...] = (
+_EXPLAINED: tuple[tuple[Pattern, Callable[[FailingLine, re.Match[str]], str | None]], ...] = (
     (_MATRICES, unfit_matrices),
     (_UNEQUAL, unequal_operands),
     (_VIEW, unfit_view),

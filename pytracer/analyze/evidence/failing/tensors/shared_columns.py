@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import source, whole
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.recorded import Shape
@@ -17,13 +18,13 @@ from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 
-_VIEW = re.compile(r"shape '\[([\d, ]*)\]' is invalid for input of size (\d+)")
-_MATRICES = re.compile(r"mat1 and mat2 shapes cannot be multiplied \(\d+x(\d+) and (\d+)x\d+\)")
-_UNEQUAL = re.compile(r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)")
+_VIEW = Pattern(r"shape '\[([\d, ]*)\]' is invalid for input of size (\d+)")
+_MATRICES = Pattern(r"mat1 and mat2 shapes cannot be multiplied \(\d+x(\d+) and (\d+)x\d+\)")
+_UNEQUAL = Pattern(r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)")
 _STYLE = "ColwiseParallel"
 _GATHERED = f"{_STYLE}(output_layouts=Replicate())"
 _WHOLE = ("output_layouts", "use_local_output")
-_HEADS = re.compile(r"head(?!_?(?:dim|size|width))|group", re.IGNORECASE)
+_HEADS = Pattern(r"head(?!_?(?:dim|size|width))|group", re.IGNORECASE)
 _DEEPEST = 5
 
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import ast
-import re
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes
 
-_SHARED = re.compile(r"more than one element of the written-to tensor refers to a single\s+memory location")
-_NO_CAST = re.compile(r"result type (\w+) can't be cast to the desired output type (\w+)")
+_SHARED = Pattern(r"more than one element of the written-to tensor refers to a single\s+memory location")
+_NO_CAST = Pattern(r"result type (\w+) can't be cast to the desired output type (\w+)")
 _EXPANDS = ("expand", "expand_as", "broadcast_to", "broadcast_tensors", "as_strided", "expand_dims")
 _PASSES_ON = ("view", "unsqueeze", "squeeze", "transpose", "permute", "t", "movedim", "flatten", "reshape", "detach")
-_WHOLE = re.compile(r"^(?:Long|Int|Short|Byte|Char|Bool)$")
+_WHOLE = Pattern(r"^(?:Long|Int|Short|Byte|Char|Bool)$")
 
 
 def written_tensor(at: FailingLine) -> str | None:

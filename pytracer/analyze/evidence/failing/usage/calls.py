@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ast
-import re
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.processes.handlers import failed_tries, head_of_handler
@@ -17,13 +17,13 @@ from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.ranks import is_for_one_rank
 from pytracer.analyze.evidence.syntax.scopes import Function, class_named, function_named, own_nodes
 
-_UNSET = re.compile(r"local variable '(\w+)'|name '(\w+)' is not defined|free variable '(\w+)'")
-_ARGUMENTS = re.compile(
+_UNSET = Pattern(r"local variable '(\w+)'|name '(\w+)' is not defined|free variable '(\w+)'")
+_ARGUMENTS = Pattern(
     r"^([\w.<>]+)\(\) (?:missing \d+ required (?:positional|keyword-only) arguments?: (?P<names>.+)"
     r"|takes (?:from \d+ to )?\d+ positional arguments? but (?P<given>\d+) (?:was|were) given)"
 )
-_UNPACK = re.compile(r"(too many|not enough) values to unpack \(expected (?:at least )?(\d+)(?:, got (\d+))?")
-_LENGTH = re.compile(r"object of type '(\w+)' has no len\(\)")
+_UNPACK = Pattern(r"(too many|not enough) values to unpack \(expected (?:at least )?(\d+)(?:, got (\d+))?")
+_LENGTH = Pattern(r"object of type '(\w+)' has no len\(\)")
 _MOST = 3
 
 
@@ -259,8 +259,8 @@ def no_length(at: FailingLine) -> str | None:
     return None
 
 
-_LAYER = re.compile(r"\b(?:nn\.)?[A-Z]\w+\(")
-_KIND = re.compile(r"'(str|int|float|list|tuple|dict|bool)' object is not (callable|iterable|subscriptable)")
+_LAYER = Pattern(r"\b(?:nn\.)?[A-Z]\w+\(")
+_KIND = Pattern(r"'(str|int|float|list|tuple|dict|bool)' object is not (callable|iterable|subscriptable)")
 
 
 def wrong_kind(at: FailingLine) -> str | None:

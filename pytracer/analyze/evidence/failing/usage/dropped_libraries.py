@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import re
-
+from pytracer._patterns import Pattern
 from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.own_code.deregistered import deregistered
 from pytracer.analyze.evidence.own_code.dropped_operators import DroppedOperators
 
 # What the dispatcher says of an entry that is gone; sizes read out of freed memory become allocations.
-_GONE = re.compile(
-    r"_OpNamespace'|schema registered|SchemaOrThrow|std::(?:bad_alloc|bad_array_new_length|length_error)"
-)
+_GONE = Pattern(r"_OpNamespace'|schema registered|SchemaOrThrow|std::(?:bad_alloc|bad_array_new_length|length_error)")
 
 
 def dropped_library(at: FailingLine) -> str | None:

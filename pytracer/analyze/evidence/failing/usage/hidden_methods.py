@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.calls import called_name
@@ -16,12 +16,12 @@ from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_around
 from pytracer.analyze.tensors.source_lines import syntax_tree
 
-_CALLED = re.compile(r"^'(\w+)' object is not callable")
-_METHODS = re.compile(
+_CALLED = Pattern(r"^'(\w+)' object is not callable")
+_METHODS = Pattern(
     r"train|eval|to|apply|(?:named_)?(?:parameters|children|modules|buffers)|(?:load_)?state_dict|zero_grad"
     r"|requires_grad_|cuda|cpu|float|double|half|bfloat16|type|forward"
 )
-_BASES = re.compile(r"\w*Module|\w*Model|nn\.\w+|torch\.nn\.\w+")
+_BASES = Pattern(r"\w*Module|\w*Model|nn\.\w+|torch\.nn\.\w+")
 
 
 class _Set(msgspec.Struct, frozen=True):

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import ast
 import difflib
-import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 from pytracer._library_files import is_library_file
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.usage.imported_names import (
     LIKE,
@@ -25,12 +25,12 @@ from pytracer.analyze.evidence.failing.usage.imported_names import (
 )
 from pytracer.analyze.evidence.failing.usage.not_installed import not_installed
 
-_NOT_FOUND = re.compile(r"^No module named '(?P<name>[\w.]+)'(?:; '(?P<file>[\w.]+)' is not a package)?$")
-_NO_NAME = re.compile(
+_NOT_FOUND = Pattern(r"^No module named '(?P<name>[\w.]+)'(?:; '(?P<file>[\w.]+)' is not a package)?$")
+_NO_NAME = Pattern(
     r"^cannot import name '(?P<name>\w+)' from (?P<partial>partially initialized module )?'(?P<module>[\w.]+)'"
     r"(?: \(most likely due to a circular import\)| \(consider renaming [^)]*\))? \((?P<path>/[^)]*)\)"
 )
-_NO_ATTRIBUTE = re.compile(r"^(?:partially initialized )?module '(?P<module>\w+)' has no attribute '(?P<name>\w+)'")
+_NO_ATTRIBUTE = Pattern(r"^(?:partially initialized )?module '(?P<module>\w+)' has no attribute '(?P<name>\w+)'")
 # Packages that many programs have, and that a file of the program is often named after.
 _NAMES = """
 torch torchvision torchaudio numpy pandas scipy datasets transformers accelerate evaluate wandb yaml tqdm matplotlib

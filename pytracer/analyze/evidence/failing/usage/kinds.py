@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.recorded import shape_of
@@ -15,17 +16,17 @@ from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes
 
-_ARGUMENT = re.compile(
+_ARGUMENT = Pattern(
     r"(?P<call>[\w.]+)\(\): argument '(?P<name>\w+)'(?: \(position \d+\))? must be (?P<wanted>[\w. ]+), "
     r"not (?P<got>[\w.]+)"
 )
-_WHOLE = re.compile(r"'(\w+)' object cannot be interpreted as an integer")
-_FORMAT = re.compile(r"unsupported format string passed to (\w+)\.__format__")
-_PARAMETER = re.compile(r"cannot assign '[\w.]+' (?:object to|as) parameter '(\w+)'")
-_IN_SEQUENTIAL = re.compile(r"(.+)\.(\d+)$")
-_RECURRENT = re.compile(r"\b(?:nn\.)?(LSTM|GRU|RNN|MultiheadAttention)\(")
-_ITEMS = re.compile(r"(.+); (.+) at (\d+)$")
-_OF_ITEMS = re.compile(
+_WHOLE = Pattern(r"'(\w+)' object cannot be interpreted as an integer")
+_FORMAT = Pattern(r"unsupported format string passed to (\w+)\.__format__")
+_PARAMETER = Pattern(r"cannot assign '[\w.]+' (?:object to|as) parameter '(\w+)'")
+_IN_SEQUENTIAL = Pattern(r"(.+)\.(\d+)$")
+_RECURRENT = Pattern(r"\b(?:nn\.)?(LSTM|GRU|RNN|MultiheadAttention)\(")
+_ITEMS = Pattern(r"(.+); (.+) at (\d+)$")
+_OF_ITEMS = Pattern(
     r"inhomogeneous|sequence of length|equal size|same shape|same size|as element|NoneType|only one element tensors"
     r"|only integer tensors|setting an array element|must match|sequence item|not a sequence|unsupported operand"
 )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 import difflib
-import re
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.bindings import attribute_settings
@@ -14,9 +14,9 @@ from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_named
 
-_ATTRIBUTE = re.compile(r"'(?P<kind>[\w.]+)' object has no attribute '(?P<name>\w+)'")
-_KEYWORD = re.compile(r"(?P<function>[\w.<>]+)\(\) got an unexpected keyword argument '(?P<name>\w+)'")
-_NO_ITEM = re.compile(
+_ATTRIBUTE = Pattern(r"'(?P<kind>[\w.]+)' object has no attribute '(?P<name>\w+)'")
+_KEYWORD = Pattern(r"(?P<function>[\w.<>]+)\(\) got an unexpected keyword argument '(?P<name>\w+)'")
+_NO_ITEM = Pattern(
     r" is not in (?:list|tuple|deque)$|^list\.(?:remove|index)\(x\): x not in list|not in (?:list|tuple)$"
 )
 _WRAPPERS = {"DistributedDataParallel": "module", "DataParallel": "module", "OptimizedModule": "_orig_mod"}

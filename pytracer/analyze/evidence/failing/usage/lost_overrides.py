@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import ast
 import os
-import re
 from collections.abc import Iterator
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer._text import list_words
 from pytracer.analyze.evidence.failing.expressions import short
 from pytracer.analyze.evidence.failing.line import FailingLine
@@ -30,8 +30,8 @@ from pytracer.analyze.evidence.syntax.names import last_name
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import Function, own_nodes, parameters, scope_of, spans, statement_at
 
-_MESSAGE = re.compile(r'Tried to call pure virtual function "(?:.*::)?(?P<base>\w+)(?:<[^"]*>)?::(?P<method>\w+)"')
-_KEEPS_HALF = re.compile(r"\b(?:keep_alive|smart_holder|trampoline_self_life_support)\b")
+_MESSAGE = Pattern(r'Tried to call pure virtual function "(?:.*::)?(?P<base>\w+)(?:<[^"]*>)?::(?P<method>\w+)"')
+_KEEPS_HALF = Pattern(r"\b(?:keep_alive|smart_holder|trampoline_self_life_support)\b")
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _MOST = 2
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 import difflib
-import re
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_named, parameters
 
-_MISSING = re.compile(r'Module \[(\w+)\] is missing the required "forward" function')
+_MISSING = Pattern(r'Module \[(\w+)\] is missing the required "forward" function')
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 

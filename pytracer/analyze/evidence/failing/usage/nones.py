@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.slicing.bindings import last_binding
@@ -22,12 +23,12 @@ from pytracer.analyze.evidence.syntax.scopes import (
     parameters,
 )
 
-_MESSAGE = re.compile(
+_MESSAGE = Pattern(
     r"'NoneType' object|'NoneType' and|and 'NoneType'|found <class 'NoneType'>|but got NoneType"
     r"|, not '?NoneType'?|, not None\b|[Cc]annot be None\b"
 )
-_READ = re.compile(r"(?:^|\.)(?:safe_)?load(?:s|_all)?$|from_file|parse_file")
-_USED = re.compile(r"'NoneType' object has no attribute '(\w+)'")
+_READ = Pattern(r"(?:^|\.)(?:safe_)?load(?:s|_all)?$|from_file|parse_file")
+_USED = Pattern(r"'NoneType' object has no attribute '(\w+)'")
 # What gives None, and when.
 _MAY_FIND_NOTHING = {
     "get": "found no such key, or None there: check `is None`",

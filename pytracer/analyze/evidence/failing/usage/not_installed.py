@@ -5,17 +5,17 @@ By command line and PATH of the process, and by the folders as they are.
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.usage.imported_names import entries
 from pytracer.decode.types.snapshot import Snapshot
 
-_PYTHON = re.compile(r"^python(?:3(?:\.\d+)?)?t?$")
-_LIBRARIES = re.compile(r"^python3(?:\.\d+)?t?$")
+_PYTHON = Pattern(r"^python(?:3(?:\.\d+)?)?t?$")
+_LIBRARIES = Pattern(r"^python3(?:\.\d+)?t?$")
 # Import names whose package is named otherwise.
 _PACKAGES = {
     "cv2": "opencv-python-headless",

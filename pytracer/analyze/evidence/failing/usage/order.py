@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.autograd.new_leaves import new_leaf
 from pytracer.analyze.evidence.failing.data.consumed import reads_between
 from pytracer.analyze.evidence.failing.expressions import source
@@ -19,11 +20,11 @@ from pytracer.analyze.evidence.syntax.scopes import own_nodes
 _EMPTY = "got an empty parameter list"
 _UNSCALED = "unscale_() has already been called"
 _NO_LEAF = "can't optimize a non-leaf Tensor"
-_FLIPS = re.compile(r"::-1|\b(?:np|numpy)\.(?:flip|fliplr|flipud|rot90)\(")
-_RECOMPUTED = re.compile(r"different number of tensors was saved|Recomputed values .* different metadata")
+_FLIPS = Pattern(r"::-1|\b(?:np|numpy)\.(?:flip|fliplr|flipud|rot90)\(")
+_RECOMPUTED = Pattern(r"different number of tensors was saved|Recomputed values .* different metadata")
 _NO_CHECKS = "No inf checks were recorded for this optimizer"
-_TOO_EARLY = re.compile(r"cannot assign (?:module|parameters?|buffers?) before Module\.__init__\(\) call")
-_NO_GRAPH = re.compile(r"\b(?:no_grad|inference_mode)\b|set_grad_enabled\(False")
+_TOO_EARLY = Pattern(r"cannot assign (?:module|parameters?|buffers?) before Module\.__init__\(\) call")
+_NO_GRAPH = Pattern(r"\b(?:no_grad|inference_mode)\b|set_grad_enabled\(False")
 _MOVES = ("to", "cuda", "cpu", "float", "double", "half", "type")
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer._text import capital, list_words, shortened
 from pytracer.analyze.evidence.failing.expressions import parts
 from pytracer.analyze.evidence.failing.line import FailingLine, failing_line
@@ -43,7 +43,7 @@ _OFTEN = 3  # times that each is on the stack
 _FEWEST = 8  # frames
 _QUOTED = 60
 _NAMED = 2  # lines
-_PLAIN = re.compile(r"\w+ of \d+|\[|-?\d|-?(?:nan|inf)\b|None$|True$|False$")  # a value that calls nothing
+_PLAIN = Pattern(r"\w+ of \d+|\[|-?\d|-?(?:nan|inf)\b|None$|True$|False$")  # a value that calls nothing
 _LOOKUPS = ("KeyError", "IndexError", "LookupError", "AttributeError", "ImportError", "StopIteration")
 _WALKS = ("iter", "next", "len", "list", "enumerate", "zip")
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import ast
 import builtins
-import re
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer._text import list_words, shortened
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.slicing.callers import calls_named, calls_of
@@ -28,8 +28,8 @@ from pytracer.analyze.evidence.syntax.scopes import class_around, parameters, qu
 from pytracer.analyze.naming import LineWords, short_file
 from pytracer.analyze.tensors.source_lines import syntax_tree
 
-_NOT_CALLABLE = re.compile(r"^'(\w+)' object is not callable$")
-_DELETED = re.compile(r"^module '([\w.]+)' has no attribute '(\w+)'$")
+_NOT_CALLABLE = Pattern(r"^'(\w+)' object is not callable$")
+_DELETED = Pattern(r"^module '([\w.]+)' has no attribute '(\w+)'$")
 _LONGEST, _LISTED, _CALLERS = 60, 3, 2
 _PACKAGE = "__init__"
 _ENTER, _BY_CLASS = "__enter__", ("__init__", "__post_init__")

@@ -7,12 +7,12 @@ since load_state_dict() of a schedule puts back every attribute of the saved one
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
 import msgspec
 
 from pytracer._library_files import is_library_file
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import names_in, short, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.numbers import Number, number_at
@@ -23,9 +23,9 @@ from pytracer.analyze.evidence.syntax.constants import is_none
 from pytracer.analyze.evidence.syntax.loops import deciding_ifs, loop_around
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 
-_STEPS = re.compile(r"Tried to step (\d+) times\. The specified number of total steps is (\d+)")
-_ROUNDS_DOWN = re.compile(r"//|\bfloor\(|\bint\(")
-_LOADER = re.compile(r"DataLoader, batch_size=(\d+), drop_last=(True|False), (\d+) samples$")
+_STEPS = Pattern(r"Tried to step (\d+) times\. The specified number of total steps is (\d+)")
+_ROUNDS_DOWN = Pattern(r"//|\bfloor\(|\bint\(")
+_LOADER = Pattern(r"DataLoader, batch_size=(\d+), drop_last=(True|False), (\d+) samples$")
 _TOTAL, _EPOCHS, _EACH = "total_steps", "epochs", "steps_per_epoch"
 _PLACES = {2: _TOTAL, 3: _EPOCHS, 4: _EACH}  # OneCycleLR(optimizer, max_lr, total_steps, epochs, steps_per_epoch)
 _OWN_ORDER = ("sampler", "batch_sampler")

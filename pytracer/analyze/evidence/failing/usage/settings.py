@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Callable, Sequence
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.slicing.spots import Made
@@ -13,14 +14,14 @@ from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 
-_DIVISIBLE = re.compile(r"(?:must|should) be (?:a )?(?:divisible by|multiple of)|not divisible by|is not a multiple of")
-_RUNNING = re.compile(r"running_mean should contain (\d+) elements not (\d+)")
-_OVERFLOW = re.compile(r"cannot be converted to type (?:c10::|at::)?(\w+) without overflow")
-_NO_DEVICE = re.compile(r"not compiled with CUDA enabled|No CUDA GPUs are available|Found no NVIDIA driver")
+_DIVISIBLE = Pattern(r"(?:must|should) be (?:a )?(?:divisible by|multiple of)|not divisible by|is not a multiple of")
+_RUNNING = Pattern(r"running_mean should contain (\d+) elements not (\d+)")
+_OVERFLOW = Pattern(r"cannot be converted to type (?:c10::|at::)?(\w+) without overflow")
+_NO_DEVICE = Pattern(r"not compiled with CUDA enabled|No CUDA GPUs are available|Found no NVIDIA driver")
 _LARGEST = {"Half": ("float16", 65504.0)}
-_WHOLE = re.compile(r"^(?:u?int\d+|bool)$")
-_SAMPLE = re.compile(r"Sample larger than population|Cannot take a larger sample than population")
-_TEXT = re.compile(
+_WHOLE = Pattern(r"^(?:u?int\d+|bool)$")
+_SAMPLE = Pattern(r"Sample larger than population|Cannot take a larger sample than population")
+_TEXT = Pattern(
     r"not supported between instances of '(?:\w+' and 'str'|str' and '\w+')"
     r"|must be (?:real number|(?:an )?int\w*|float).* not str|\b(?:ints?|floats?|numbers?)\b.*but got str"
     r"|'str' object cannot be interpreted as an integer"
@@ -29,9 +30,9 @@ _TEXT = re.compile(
 _NO_REPEATS = "Cannot take a larger sample than population when"
 _HELD = "text of "  # the recorder's name of a text that reads as a number
 _NAMED = (ast.Name, ast.Attribute, ast.Subscript)
-_NO_DOT = re.compile(r"^[+-]?\d+[eE]")
+_NO_DOT = Pattern(r"^[+-]?\d+[eE]")
 _PAIR = 2
-_FLOAT_ONLY = re.compile(r"[Oo]nly Tensors of floating point (?:and complex )?dtype can require gradients")
+_FLOAT_ONLY = Pattern(r"[Oo]nly Tensors of floating point (?:and complex )?dtype can require gradients")
 _MOST_DIVISORS = 2
 _MOST_CONSTANTS = 2
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer._text import list_words
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
@@ -21,13 +21,13 @@ from pytracer.blackbox.environment_names import ENVIRONMENT_NAMES
 
 # What a message asks for: the calls that give it, and the one that takes it away.
 _NEEDS = (
-    (re.compile(r"Default process group has not been initialized"), "init_process_group", "destroy_process_group"),
-    (re.compile(r"RPC has not been initialized|RPC agent is not (?:set|initialized)"), "init_rpc", "shutdown"),
+    (Pattern(r"Default process group has not been initialized"), "init_process_group", "destroy_process_group"),
+    (Pattern(r"RPC has not been initialized|RPC agent is not (?:set|initialized)"), "init_rpc", "shutdown"),
 )
 _GUARDS = {"init_process_group": "`if dist.is_initialized():`", "init_rpc": "the same condition"}
-_OF_RPC = re.compile(r"(?:^|\.)rpc\.shutdown$|^shutdown$")
+_OF_RPC = Pattern(r"(?:^|\.)rpc\.shutdown$|^shutdown$")
 # Other ways to set a variable of the environment than by an item of a known name.
-_SETS = re.compile(r"environ\.(?:update|setdefault)\(|putenv\(|load_dotenv\(|environ \|= |environ\[[^'\"]")
+_SETS = Pattern(r"environ\.(?:update|setdefault)\(|putenv\(|load_dotenv\(|environ \|= |environ\[[^'\"]")
 _MOST = 3
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 import itertools
 import os
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from pytracer._library_files import is_library_file
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.usage.earlier_imports import Imported, earlier_imports
 from pytracer.analyze.evidence.failing.usage.imported_names import is_older
 from pytracer.analyze.naming import short_file
@@ -17,8 +17,8 @@ from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import ExceptionReport, PythonFrame
 
-_NO_PACKAGE = re.compile(r"^No module named '(?P<whole>(?P<name>\w+)\.[\w.]+)'; '(?P=name)' is not a package$")
-_NO_NAME = re.compile(r"^cannot import name '\w+' from '(?P<whole>(?P<name>\w+)[\w.]*)' \((?P<path>/[^)]*)\)")
+_NO_PACKAGE = Pattern(r"^No module named '(?P<whole>(?P<name>\w+)\.[\w.]+)'; '(?P=name)' is not a package$")
+_NO_NAME = Pattern(r"^cannot import name '\w+' from '(?P<whole>(?P<name>\w+)[\w.]*)' \((?P<path>/[^)]*)\)")
 _IMPORTS = ("ImportError", "ModuleNotFoundError")
 _LEVELS = 4  # folders above the file whose import failed
 

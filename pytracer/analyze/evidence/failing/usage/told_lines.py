@@ -13,6 +13,7 @@ from dataclasses import replace
 import msgspec
 
 from pytracer._library_files import is_library_file
+from pytracer._patterns import Pattern
 from pytracer._text import message_words, shortened
 from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
@@ -25,18 +26,18 @@ from pytracer.analyze.known.exceptions import exception_advice, exception_reason
 from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
 from pytracer.report.job import PythonFrame
 
-_BEGINS = re.compile(r"^(?:from user code:|The following call raised this error:)\s*$", re.MULTILINE)
-_FRAME = re.compile(r'^ *File "([^"\n]+)", line (\d+), in (\S+)\n(?: {4}(\S.*)\n(?: {4}( *)(\^+)\n)?)?', re.MULTILINE)
-_SCRIPT = re.compile(r'^ *File "([^"\n]+)", line (\d+)\n(?:.*\n)*?.*<--- HERE', re.MULTILINE)
+_BEGINS = Pattern(r"^(?:from user code:|The following call raised this error:)\s*$", re.MULTILINE)
+_FRAME = Pattern(r'^ *File "([^"\n]+)", line (\d+), in (\S+)\n(?: {4}(\S.*)\n(?: {4}( *)(\^+)\n)?)?', re.MULTILINE)
+_SCRIPT = Pattern(r'^ *File "([^"\n]+)", line (\d+)\n(?:.*\n)*?.*<--- HERE', re.MULTILINE)
 _INTERPRETED = "The following operation failed in the TorchScript interpreter."
-_IN_SCRIPT = re.compile(r'^ *File "([^"\n]+)", line (\d+), in (\w+)\n', re.MULTILINE)
-_BRANCH = re.compile(r"[Dd]ata-dependent (?:expression|branching|control flow)")
-_OWN_ERROR = re.compile(r"got (\w+)\((['\"])(.+?)\2\)$", re.MULTILINE)
-_COMPILER_S_ERROR = re.compile(r"no fake impl|torch\.cond\b|Expected cond to be True|carried_inputs")
-_EXPLAINED = re.compile(r"^ *Explanation: (.+)$", re.MULTILINE)
-_CONTAINER = re.compile(r"Encountering a (\w+) at the output of the tracer")
-_GUESSED = re.compile(r"Inferred '(\w+)' to be of type 'Tensor'")
-_READS = re.compile(
+_IN_SCRIPT = Pattern(r'^ *File "([^"\n]+)", line (\d+), in (\w+)\n', re.MULTILINE)
+_BRANCH = Pattern(r"[Dd]ata-dependent (?:expression|branching|control flow)")
+_OWN_ERROR = Pattern(r"got (\w+)\((['\"])(.+?)\2\)$", re.MULTILINE)
+_COMPILER_S_ERROR = Pattern(r"no fake impl|torch\.cond\b|Expected cond to be True|carried_inputs")
+_EXPLAINED = Pattern(r"^ *Explanation: (.+)$", re.MULTILINE)
+_CONTAINER = Pattern(r"Encountering a (\w+) at the output of the tracer")
+_GUESSED = Pattern(r"Inferred '(\w+)' to be of type 'Tensor'")
+_READS = Pattern(
     r"\.(?:item|tolist|any|all|nonzero|max|min|sum|mean|norm|count_nonzero)\("
     r"|\btorch\.(?:any|all|allclose|equal|isnan|isfinite)\("
 )

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 import msgspec
 
 from pytracer._library_files import is_library_file
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import names_in, source, whole
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.recorded import Shape
@@ -25,14 +26,14 @@ from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
 from pytracer.report.job import PythonFrame
 
 _INTERPRETED = "The following operation failed in the TorchScript interpreter."
-_FRAME = re.compile(r"^(/\S[^\n]*?)\((\d+)\): (\S+)$", re.MULTILINE)
-_TRACER = re.compile(r"torch/jit/_trace\.py$")
-_PAIR = re.compile(
+_FRAME = Pattern(r"^(/\S[^\n]*?)\((\d+)\): (\S+)$", re.MULTILINE)
+_TRACER = Pattern(r"torch/jit/_trace\.py$")
+_PAIR = Pattern(
     r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\) at"
     r"|expanded size of the tensor \((\d+)\) must match the existing size \((\d+)\) at"
 )
-_VIEW = re.compile(r"shape '\[([-\d, ]+)\]' is invalid for input of size (\d+)")
-_INDEX = re.compile(r"index (\d+) (?:is )?out of (?:range|bounds) (?:for|at) .*?\b(?:size \[?|with size )(\d+)")
+_VIEW = Pattern(r"shape '\[([-\d, ]+)\]' is invalid for input of size (\d+)")
+_INDEX = Pattern(r"index (\d+) (?:is )?out of (?:range|bounds) (?:for|at) .*?\b(?:size \[?|with size )(\d+)")
 _PLAIN_CLASSES = frozenset({
     "FloatTensor", "DoubleTensor", "HalfTensor", "LongTensor", "IntTensor", "BoolTensor", "ByteTensor", "Tensor",
     "tensor",

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ast
-import re
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.usage.earlier_imports import earlier_imports, tops
 from pytracer.analyze.evidence.syntax.scopes import own_nodes
 
 # Each torch brings these, and a loaded one is found by its name: where one is not, no torch was imported.
-_OF_EACH = re.compile(r"^lib(?:c10|torch|torch_cpu|torch_python)\.so: cannot open shared object file")
+_OF_EACH = Pattern(r"^lib(?:c10|torch|torch_cpu|torch_python)\.so: cannot open shared object file")
 # They import torch themselves, all or a part of them.
 _WITH_TORCH = frozenset(("torch", "torchvision", "torchaudio", "lightning", "pytorch_lightning", "accelerate", "timm"))
 

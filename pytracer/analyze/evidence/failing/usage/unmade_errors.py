@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ast
-import re
 
+from pytracer._patterns import Pattern
 from pytracer._text import shortened
 from pytracer.analyze.evidence.exceptions.remaking import CALLED, Remaking
 from pytracer.analyze.evidence.failing.expressions import source
@@ -13,7 +13,7 @@ from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
 from pytracer.analyze.evidence.syntax.error_classes import error_constructor, is_error_class
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 
-_LOADS = re.compile(r"/(multiprocess(?:ing)?/(queues|connection|managers|pool)|pickle|copy|torch/serialization)\.py$")
+_LOADS = Pattern(r"/(multiprocess(?:ing)?/(queues|connection|managers|pool)|pickle|copy|torch/serialization)\.py$")
 _LOAD_CALLS = ("load", "loads", "copy", "deepcopy")
 _LONGEST = 60
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ast
-import re
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
@@ -12,13 +12,13 @@ from pytracer.analyze.evidence.syntax.imports import imported_as
 from pytracer.analyze.evidence.syntax.reaching import reaching
 from pytracer.analyze.evidence.syntax.scopes import function_named, own_nodes
 
-_TEXT = re.compile(r"argument '\w+'(?: \(position \d+\))? must be Tensor, not str\b")
-_ATTRIBUTE = re.compile(
+_TEXT = Pattern(r"argument '\w+'(?: \(position \d+\))? must be Tensor, not str\b")
+_ATTRIBUTE = Pattern(
     r"'str' object has no attribute "
     r"'(?:shape|size|dim|view|reshape|mean|sum|max|argmax|squeeze|unsqueeze|detach|backward|to|cpu|permute|softmax)'"
 )
 _OTHERS = (ast.Tuple, ast.List, ast.Constant)
-_OF_TEXTS = re.compile(
+_OF_TEXTS = Pattern(
     r"r?split\w*|r?partition|groups?|next|readlines?|communicate|pop|popitem|input|zip|map|sorted|items"
 )
 
