@@ -218,6 +218,8 @@ def _put_into(scope: ast.AST, name: str, key: str | None) -> Iterator[ast.AST]:
             yield item.value
         if isinstance(item, (ast.For, ast.AsyncFor)) and holds(item.target, name):
             yield item.iter
+        if isinstance(item, (ast.With, ast.AsyncWith)):
+            yield from (part.context_expr for part in item.items if _names(part.optional_vars, name))
         fills = isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute) and item.func.attr in _FILLS
         if isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute) and fills:
             yield from item.args if variable(item.func.value) == name else ()
@@ -228,3 +230,7 @@ def _is_item(target: ast.expr, name: str, key: str | None) -> bool:
     if isinstance(target, ast.Subscript):
         return variable(target.value) == name and _may_be(target.slice, key)
     return isinstance(target, ast.Attribute) and variable(target.value) == name and key in (None, target.attr)
+
+
+def _names(target: ast.expr | None, name: str) -> bool:
+    return target is not None and variable(target) == name

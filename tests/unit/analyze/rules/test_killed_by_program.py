@@ -74,6 +74,9 @@ class Job:
         self.pid = pid
     def resident(self):
         return int(open(f"/proc/{{self.pid}}/statm").read().split()[1])
+def pages_of(pid):
+    with open(f"/proc/{{pid}}/statm") as file, lock:
+        return int(file.read().split()[1])
 def account(pid, mem_mb):
     job = psutil.Process(pid)
     tasks, seen = {{}}, {{}}
@@ -105,6 +108,7 @@ def accounted(run: Path, decides: str) -> Report:
         "if used <= mem_mb: return\n    KILL",
         'if stats["mem"] > mem_mb:\n        KILL',
         "if Job(pid).resident() * 4096 >= mem_mb:\n        KILL",
+        "if pages_of(pid) * 4096 >= mem_mb:\n        KILL",
         "largest = max(tasks, key=tasks.get)\n    if tasks[largest] > mem_mb:\n        KILL",
     ],
 )
