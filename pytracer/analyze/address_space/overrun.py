@@ -34,6 +34,7 @@ _RECORDING = ".blackbox"
 _STRING = Pattern(r"^rep\w* (stos|movs|lods|scas|cmps)([bwdq])")
 _UNIT_BYTES = {"b": 1, "w": 2, "d": 4, "q": 8}
 _LENGTH, _RETURNED = "rcx", "rax"
+_MAKES_POINTERS = Pattern(r"convert_indices_from_coo|coo_to_\w*cs[rc]")
 _COPY = Pattern(r"_*(memcpy|memmove|memset)(_\w+)?$")  # of glibc on x86-64
 
 
@@ -134,9 +135,11 @@ def _by_beginnings(
 def _before_what_was_written(crash: Crash, counts: Counter[int], addr: int) -> int | None:
     """The first of the beginnings, where the write went over all others: they hold one number only, each the same.
 
-    It is none that a tensor is filled with before it is used.
+    It is none that a tensor is filled with before it is used. Of a kernel that makes row pointers: it writes the number
+    of a row up to the next one's index. Labels and padding of one number would look the same elsewhere.
     """
-    if not counts:
+    inner = crash.native_stack[0].function if crash.native_stack else None
+    if not counts or not _MAKES_POINTERS.search(inner or ""):
         return None
     first, *others = sorted(counts)
     values = {item.base: (item.minimum, item.maximum) for item in crash.arguments if item.elements >= _LEAST_WRITTEN}

@@ -46,6 +46,7 @@ def tensor(base: int, elements: int, ends: tuple[int, int]) -> Argument:
 def crashed(
     run: Path, *stack: int, of: str = s.TORCH_CPU, indices: tuple[int, int] = WRITTEN,
     others: tuple[int, int] = WRITTEN, program: Path | None = None,
+    kernel: str = KERNEL,
 ) -> Report:  # fmt: skip
     """The row pointers are written up to where the heap ends, in the middle of what the last step freed."""
     box = Box(pid=101).alloc(POINTERS, 40008).alloc(INDICES, 320080).alloc(OTHERS, 320080)
@@ -54,7 +55,7 @@ def crashed(
     return died(
         run, box=box.alloc(FREED, 640_000).free(FREED), addr=END, code_bytes=STORE, error_code=6,
         registers={**registers, "rcx": 4999, "rsp": STACK, "trapno": 14}, sp=STACK,
-        memory=(memory(STACK, 7, *stack, register="rsp"),), stack_of=[(of, KERNEL), *OPERATOR],
+        memory=(memory(STACK, 7, *stack, register="rsp"),), stack_of=[(of, kernel), *OPERATOR],
         python=[("adjacency", str(program or s.SCRIPT), 6)], mappings=[HEAP], arguments=tensors,
     )  # fmt: skip
 
@@ -89,8 +90,9 @@ def test_indices_that_nothing_checked_are_named_with_how_far_they_lead(run: Path
         {"others": (0, 9)},
         {"indices": (0, 0), "others": (0, 0)},
         {"of": "/home/user/libgraph.so"},
+        {"kernel": "at::native::index_put_kernel(at::TensorIterator&)"},
     ],
-    ids=["the second is whole", "another is whole", "filled with zeros", "code of the program"],
+    ids=["the second is whole", "another is whole", "filled with zeros", "code of the program", "another kernel"],
 )
 def test_freed_block_is_used_where_nothing_shows_that_it_was_run_into(how: dict[str, Any], run: Path) -> None:
     assert verdict(crashed(run, **how))[0] == "use-after-free"
@@ -108,13 +110,18 @@ def test_freed_block_is_used_where_its_address_is_held(run: Path) -> None:
         ({"r9": ROW, "rdi": ROW - 4998, "rcx": 4999}, None),
         ({"r9": ROW, "rdi": ROW - 4999, "rcx": 4999, "rbx": ROW + 4999}, None),
         ({"r9": 9000, "rdi": 4001, "rcx": 4999}, None),
+        ({"r9": ROW, "rdi": ROW - 1, "rcx": 1}, None),
+        ({"r9": ROW, "rdi": ROW - 32768, "rcx": 32768}, None),
+        ({"r9": 5_000_000, "rdi": 4_995_001, "rcx": 4999}, None),
         ({"r9": END - 64, "rdi": END - 5063, "rcx": 4999}, None),
     ],
-    ids=["sum", "alone", "no sum", "two sums", "small", "addresses"],
+    ids=["sum", "alone", "no sum", "two sums", "small", "the last one", "a thread's part", "elements", "addresses"],
 )
 def test_number_that_a_loop_counts_up_to_is_a_sum_of_two_registers(
     registers: dict[str, int], number: int | None
 ) -> None:
-    view: Any = SimpleNamespace(crash=SimpleNamespace(registers=registers, mappings=()))
+    view: Any = SimpleNamespace(
+        crash=SimpleNamespace(registers=registers, mappings=(), arguments=(tensor(OTHERS, 5_000_000, (0, 9)),))
+    )
     storage: Any = SimpleNamespace(nbytes=40008)
     assert counted_up_to(view, storage) == number
