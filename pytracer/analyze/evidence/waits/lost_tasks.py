@@ -12,10 +12,11 @@ from pytracer._patterns import Pattern
 from pytracer._text import time_words
 from pytracer.analyze.evidence.ends.exit_calls import exit_call, printed_before
 from pytracer.analyze.evidence.ends.exit_condition import exit_condition
-from pytracer.analyze.evidence.ends.sent_signals import deadly_signal
+from pytracer.analyze.evidence.ends.signal_senders import noted_evidence
 from pytracer.analyze.evidence.syntax.calls import keyword_value
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
+from pytracer.analyze.evidence.waits.pool_kills import PoolKill, is_dismissed, pool_kill
 from pytracer.analyze.evidence.waits.unread_tasks import UnreadTask, unread_task
 from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait
 from pytracer.analyze.evidence.waits.waits import end_of, main_stack, program_stack, wait_of
@@ -57,10 +58,16 @@ class LostTask(msgspec.Struct, frozen=True):
     left: tuple[ProcessView, ...]
     """Workers of the process that asked for their end, by a status that is not 0, or could not read their task."""
     unread: UnreadTask | None = None
+    kill: PoolKill | None = None
+    """The line of the program that ended it."""
+    working: bool = False
+    """Whether another worker was inside of a task: the pool may have waited for that one."""
 
     @property
     def words(self) -> str:
         """`its worker ForkPoolWorker-2 (pid 8) had ended itself with exit status 1, and a pool never gets ...`."""
+        if self.kill is not None:
+            return self._killed(self.kill)
         gone = "" if not self.others else f", as {self.others} more had"
         result = (
             "in the initializer of the pool, which starts another one each time"
@@ -71,11 +78,25 @@ class LostTask(msgspec.Struct, frozen=True):
             return f"its worker {self._name} {self._ended}{self._before}{gone}{self.unread.why}"
         return f"its worker {self._name} {self._ended}{self._before}{gone}, {result}"
 
+    def _killed(self, kill: PoolKill) -> str:
+        before = f"{self._since} before the end, " if self._since is not None else ""
+        gone = "" if not self.others else f", as {self.others} more were"
+        lost = (
+            "a pool never gets the result of a task whose worker was killed"
+            if self.working
+            else "its task is lost, and the pool waits for that result for ever"
+        )
+        return f"its worker {self._name} was killed {before}{kill.words}{gone}: {lost}"
+
+    @property
+    def _since(self) -> str | None:
+        """`37.8 s`: at most as long it waited in vain."""
+        end, ended = end_of(self.parent), self.worker.process.ended_mono_ns
+        return time_words(end.mono_ns - ended) if end is not None and ended is not None else None
+
     @property
     def _before(self) -> str:
-        """`, 37.8 s before`: at most as long it waited in vain."""
-        end, ended = end_of(self.parent), self.worker.process.ended_mono_ns
-        return f", {time_words(end.mono_ns - ended)} before the signal" if end is not None and ended is not None else ""
+        return f", {self._since} before the signal" if self._since is not None else ""
 
     @property
     def _name(self) -> str:
@@ -97,6 +118,8 @@ class LostTask(msgspec.Struct, frozen=True):
         """What the task should do in place of that."""
         if self.unread is not None:
             return f"{self.unread.advice} {_RAISES}"
+        if self.kill is not None:
+            return f"{self.kill.advice} {_RAISES}"
         if self.worker.process.signal is None and self.at is None:
             return (
                 "Look for sys.exit(), exit(), quit() or os._exit() in what the function of the pool calls, and raise "
@@ -121,7 +144,10 @@ class LostTask(msgspec.Struct, frozen=True):
 
     @property
     def evidence(self) -> Evidence:
-        """The end of that worker."""
+        """The end of that worker; of one that the program killed what the sender noted."""
+        noted = noted_evidence(self.worker) if self.kill is not None else []
+        if noted:
+            return noted[0]
         return Evidence(
             "rank-state",
             f"{self._name} {self._ended}",
@@ -139,7 +165,7 @@ def lost_task(job: JobView, view: ProcessView, wait: ProcessWait) -> LostTask | 
     end = end_of(view)
     until = (end.mono_ns if end is not None else view.process.ended_mono_ns or 0) - _BEFORE_NS
     workers = [item for item in children_of(job, view) if _worker_name(item) is not None]
-    gone = [item for item in workers if _ended_before(item, until) and _in_a_task(view, item)]
+    gone = [item for item in workers if _ended_before(item, until) and _in_a_task(view, item, workers, until)]
     gone = [item for item in gone if not _is_of_left_pool(item, workers, view, until)]
     if not gone:
         return None
@@ -152,7 +178,9 @@ def lost_task(job: JobView, view: ProcessView, wait: ProcessWait) -> LostTask | 
     left = tuple(item for item in workers if _asked_for_its_end(item) or unread_task(item, view) is not None)
     is_first = _is_initializer(view, wait, inside)
     call = exit_call(first.process.snapshot, at)
-    return LostTask(first, view, wait, len(gone) - 1, at, call, is_first, left, unread)
+    working = any(not _ended_before(item, until) and [*_of_task(_stack_of(item))] for item in workers)
+    kill = pool_kill(job, view, first)
+    return LostTask(first, view, wait, len(gone) - 1, at, call, is_first, left, unread, kill, working)
 
 
 def lost_tasks(job: JobView, views: Sequence[ProcessView]) -> list[LostTask]:
@@ -192,12 +220,11 @@ def _ended_before(view: ProcessView, until: int) -> bool:
     return ended is not None and ended < until
 
 
-def _in_a_task(parent: ProcessView, view: ProcessView) -> bool:
-    """Whether it ended by itself or was killed: workers of a pool end with 0, or by their parent's SIGTERM."""
+def _in_a_task(parent: ProcessView, view: ProcessView, workers: Sequence[ProcessView], until: int) -> bool:
+    """Whether it ended by itself or was killed: workers of a pool end with 0, or by SIGTERM of their pool."""
     process = view.process
     if process.signal is not None:
-        sent = deadly_signal(view)
-        return sent is None or sent.sender_pid != parent.process.snapshot.pid
+        return not is_dismissed(parent, view, workers, until)
     if unread_task(view, parent) is not None:
         return True
     return process.status_kind == "exited" and (bool(process.exit_code) or bool([*_of_task(_stack_of(view))]))
@@ -216,7 +243,9 @@ def _is_of_left_pool(view: ProcessView, workers: Sequence[ProcessView], parent: 
         if item is not view and item.process.snapshot.created_mono_ns < ended
         if (item.process.ended_mono_ns or ended + 1) > ended
     ]
-    return bool(beside) and all(_ended_before(item, until) and not _in_a_task(parent, item) for item in beside)
+    return bool(beside) and all(
+        _ended_before(item, until) and not _in_a_task(parent, item, workers, until) for item in beside
+    )
 
 
 def _of_task(stack: Sequence[PythonFrame]) -> Iterator[PythonFrame]:

@@ -327,7 +327,7 @@ def _confidence(view: ProcessView, found: Stood, suspects: Sequence[Death]) -> C
         )
     )
     is_sure |= found.unread_end is not None and bool(found.unread_end.gone)
-    is_sure |= found.without is not None and (found.without.first or not found.working)
+    is_sure |= found.without is not None and (found.without.first or not (found.working or found.without.working))
     is_sure |= found.unasked is not None and found.unasked.refused is not None
     loop = stood_loop(found.loading) if found.loading is not None else None
     is_sure |= loop is not None and loop.confidence == "likely"

@@ -34,27 +34,26 @@ refuted by its own counters, another process sent it: that is certain, which one
 
 from __future__ import annotations
 
-from pytracer._library_files import is_library_file
 from pytracer._patterns import Pattern
 from pytracer._text import capital, size_words, uncapital
-from pytracer.analyze.evidence.ends.exit_condition import condition_at
 from pytracer.analyze.evidence.ends.keeping_lines import KeepingLine
+from pytracer.analyze.evidence.ends.kill_reasons import kill_condition, kill_limit, reason_words
 from pytracer.analyze.evidence.ends.memory_holders import Holding, heavy_holding, holder_evidence, keeper
-from pytracer.analyze.evidence.ends.memory_limits import MemoryLimit, memory_limit, most_memory, peak_evidence
+from pytracer.analyze.evidence.ends.memory_limits import MemoryLimit, most_memory, peak_evidence
 from pytracer.analyze.evidence.ends.oom import OomTrace, killed_by_sigkill, oom_trace
 from pytracer.analyze.evidence.ends.own_group import group_of_child
 from pytracer.analyze.evidence.ends.sent_signals import deadly_signal
 from pytracer.analyze.evidence.ends.sigkill import elimination, other_candidates, time_limit_of_parent
 from pytracer.analyze.evidence.ends.signal_senders import chain_words, noted_evidence, sender_is_sure, senders_words
 from pytracer.analyze.evidence.ends.timer_threads import timer_thread
-from pytracer.analyze.evidence.ends.worker_caches import is_about_memory, worker_cache
+from pytracer.analyze.evidence.ends.worker_caches import worker_cache
 from pytracer.analyze.evidence.limits.ended import CpuLimit, LostTask, cpu_limit, lost_pattern, lost_task
 from pytracer.analyze.evidence.limits.slow_patterns import SlowPattern
 from pytracer.analyze.evidence.phrases import collective_evidence, python_evidence
 from pytracer.analyze.evidence.waits.lost_lock import lost_lock
 from pytracer.analyze.naming import introduction, name_words, place_words
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
-from pytracer.analyze.view import JobView, ProcessView, RecordedSender
+from pytracer.analyze.view import JobView, ProcessView
 from pytracer.report.job import Evidence
 
 _NAMED = "Ask each candidate that the evidence marks as found; then look for"
@@ -240,12 +239,6 @@ def _describe_limit(job: JobView, judgement: Judgement[OomTrace | None], parent:
     )
 
 
-def _condition(sent: RecordedSender) -> str | None:
-    """What held where the program's line sent the signal: `` where `age > self.timeout` holds (line 70) ``."""
-    frame = sent.frame
-    return condition_at(sent.sender.snapshot, frame) if frame is not None and not is_library_file(frame.file) else None
-
-
 def _look_at(at: str, below: str | None) -> str:
     """Where the signal is sent; of a limit of time, what may be done about that."""
     if below is None:
@@ -270,9 +263,9 @@ def _describe_sender(job: JobView, judgement: Judgement[OomTrace | None]) -> Des
         words = f"was ended by SIGKILL, {'' if sure else 'probably '}sent by {chain_words(job, view, sent)}"
     group = group_of_child(view)
     decided = sure and timer is None and group is None
-    below = _condition(view.senders[0]) if decided else None
-    limit = _memory_limit(view.senders[0], below) if decided else None
-    words += limit.words(below) if limit is not None else f", {below}" if below is not None else ""
+    below = kill_condition(view.senders[0]) if decided else None
+    limit = kill_limit(view.senders[0], below) if decided else None
+    words += reason_words(below, limit)
     first = _look_at(at, below) if at else "Find out why that process sent the signal."
     blameless = None if sent is not None and sent.sender_pid == view.process.snapshot.pid else _BLAMELESS
     first, blameless = (timer.advice, None) if timer is not None else (first, blameless)
@@ -295,14 +288,6 @@ def _describe_sender(job: JobView, judgement: Judgement[OomTrace | None]) -> Des
         ],
         behind=group.behind if group is not None else None,
     )
-
-
-def _memory_limit(sent: RecordedSender, below: str | None) -> MemoryLimit | None:
-    """The condition about memory that decided it; also one that has nothing more than the name of memory."""
-    found = memory_limit(sent)
-    if found is None and below is not None and is_about_memory(below):
-        return MemoryLimit(None, None)
-    return found
 
 
 def _memory(
