@@ -101,11 +101,11 @@ def _is_set(parameter: str, text: str) -> bool:
 
 
 def _changes(name: str, text: str) -> bool:
-    """Whether a variable is changed after it was set: by `n--`, `n /= 2` or `&n`."""
+    """Whether a variable is changed after it was set: by `n--`, `n /= 2` or `&n`; not by `&n->seed`."""
     word = rf"(?<![\w.>]){re.escape(name)}\b"
     return (
         re.search(
-            rf"{word}\s*(?:\+\+|--|(?:[-+*/%&|^]|<<|>>)=)|(?:\+\+|--)\s*{word}|(?<![&\w)\]])\s*&\s*{word}(?!\s*\[)",
+            rf"{word}\s*(?:\+\+|--|(?:[-+*/%&|^]|<<|>>)=)|(?:\+\+|--)\s*{word}|(?<![&\w)\]])\s*&\s*{word}(?!\s*(?:\[|->))",
             text,
         )
         is not None

@@ -34,6 +34,7 @@ from pytracer.analyze.evidence.own_code.c_values import (
 )
 from pytracer.analyze.evidence.own_code.cut_quotient import CutQuotient, cut_quotient
 from pytracer.analyze.evidence.own_code.empty_groups import EmptyGroups, empty_groups
+from pytracer.analyze.evidence.own_code.empty_handle import EmptyHandle, empty_handle
 from pytracer.analyze.evidence.own_code.native_source import own_sources
 from pytracer.analyze.evidence.own_code.own_signature import own_definition
 from pytracer.analyze.evidence.own_code.passed_arrays import PassedArray, PassedArrays
@@ -85,7 +86,7 @@ class NativeDivisor(msgspec.Struct, frozen=True):
 
     `zero`: the argument that is the divisor; `array`: of which it is an element or, `differs`, the difference of two;
     `parts`: the arguments that it is made of, `` `bins` = 1 ``, and `names`, as the line writes them. `cut`: the
-    division that made it 0; `groups`: which of them are empty.
+    division that made it 0; `groups`: which of them are empty; `handle`: an object of the library that has nothing.
     """
 
     function: str
@@ -102,6 +103,7 @@ class NativeDivisor(msgspec.Struct, frozen=True):
     names: tuple[str, ...] = ()
     cut: CutQuotient | None = None
     groups: EmptyGroups | None = None
+    handle: EmptyHandle | None = None
 
     @property
     def words(self) -> str:
@@ -125,6 +127,8 @@ class NativeDivisor(msgspec.Struct, frozen=True):
             )
         if self.zero is not None:
             return self.zero.words(self.line)
+        if self.handle is not None:
+            return self.handle.words
         if self.cut is not None:
             return self.cut.words
         return f" with {list_words(self.parts)}, which {self.line} passes" if self.parts else ""
@@ -142,6 +146,8 @@ class NativeDivisor(msgspec.Struct, frozen=True):
         if self.array is not None:
             out, more = (f" of {self.groups.named}", self.groups.advice) if self.groups is not None else ("", "")
             return f"{self._search} Leave these out{out}, or let {self.function}() skip them: {divides}.{more}"
+        if self.handle is not None:
+            return f"{self.handle.advice}. {self.place} divides by `{self.last}` without a check."
         if self.cut is not None:
             return f"{self.cut.advice} Or let {self.function}() ask for 0 first: {divides}."
         if self.zero is None:
@@ -185,7 +191,11 @@ def native_divisor(view: ProcessView) -> NativeDivisor | None:
         return msgspec.structs.replace(found, groups=empty_groups(view, left[0][1][-1], arrays))
     if found is None or found.zero is not None or found.array is not None:
         return found
-    return msgspec.structs.replace(found, cut=cut_quotient(view, left[0][1], text, numbers, arrays, fields))
+    terms = left[0][1]
+    cut = cut_quotient(view, terms, text, numbers, arrays, fields)
+    if cut is not None and cut.passed is not None:
+        return msgspec.structs.replace(found, cut=cut)
+    return msgspec.structs.replace(found, cut=cut, handle=empty_handle(view, terms[-1], text, file, arrays))
 
 
 def _own(view: ProcessView) -> list[NativeFrame]:

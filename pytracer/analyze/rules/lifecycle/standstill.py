@@ -41,7 +41,8 @@ and two ends that both call recv() wait for each other. An OSError ends a pool's
 of a tensor whose worker has ended; another error there ends it with a traceback, such as of a task's exception whose
 class cannot be called with its `args` alone: what was raised, or which task returned it, and its constructor are named
 then. A task of a multiprocessing pool is lost when its worker ends by sys.exit(), os._exit() or a signal, or cannot
-read it; so is what a worker should have put into a queue that its parent asks.
+read it; so is what a worker should have put into a queue that its parent asks. The line that sent the signal is named,
+with its condition: a thread of the program that watches memory ends such a worker as well.
 
 What to do: OpenMP: start children by spawn or forkserver, or call torch.set_num_threads(1) before the first operator of
 the parent. Locks: take them in one order, and none in `__del__`. RPC: do not wait inside of a call, or have more

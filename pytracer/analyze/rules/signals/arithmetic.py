@@ -8,7 +8,9 @@ are on, so that a division by zero or an overflow of floats ends the process.
 
 What to do: check the sizes that the Python line passes; where just one variable of it is 0, that is named, with the
 line that made it so; in the program's own C or C++, the expression that divides, by its source, a file or a text of the
-program, with the argument, the array or the field of a structure that the divisor was read from. So are a tensor
+program, with the argument, the array or the field of a structure that the divisor was read from. Of a field that an
+earlier call of the library counted, such as the images of a list, the line that made the object is named, and what its
+loop counts: a function that skips what it cannot open leaves 0 where all paths are wrong. So are a tensor
 without rows that an operator, or its backward, was given; the groups of a quantized convolution that are more than its
 output channels; the line of the program that sets an attribute of a module, such as its number of heads, which a
 library's line passes on: a constructor checks that, an attribute is not checked; and a layer that was made with 0
