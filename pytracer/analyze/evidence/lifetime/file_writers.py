@@ -12,6 +12,7 @@ import ast
 import fnmatch
 import os
 from collections.abc import Iterator
+from typing import TypeGuard
 
 import msgspec
 
@@ -24,7 +25,8 @@ from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value, p
 from pytracer.analyze.evidence.syntax.loops import LOOPS
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
-from pytracer.analyze.evidence.syntax.path_ends import may_be
+from pytracer.analyze.evidence.syntax.path_ends import added_by, may_be
+from pytracer.analyze.evidence.syntax.path_forms import PathForms, is_settled, may_name
 from pytracer.analyze.evidence.syntax.scopes import class_around, function_named, own_nodes, scope_of, withs_around
 from pytracer.analyze.naming import line_in
 from pytracer.analyze.tensors.source_lines import line_text
@@ -53,7 +55,7 @@ class FileWriter(msgspec.Struct, frozen=True):
     """`at` writes; `caller`: the call that gives it the path, where that is another line. `truncates`: only that.
 
     `begins`: the part of a name that the file's path begins with, where its whole name is not known. `runs`: the line
-    is one of the stack of a crash: the process was in that call. `by_archive`: known by the name of the archive alone.
+    is one of the stack of a crash: the process was in that call, and it writes this file or `by_archive`. `by_archive`: known by the name of the archive alone.
     """
 
     at: PythonFrame
@@ -104,15 +106,23 @@ def _candidates(
     view: ProcessView, trees: dict[str, ast.Module], path: str, frames: list[PythonFrame]
 ) -> Iterator[tuple[tuple[int, int], FileWriter]]:
     first = frames[0].file if frames else next(iter(trees), None)
+    forms = PathForms(trees)
     for file, tree in trees.items():
         for call, given in writers(tree):
             # copytree() is given the folder that the file lies in.
             meant = os.path.dirname(path) if called_name(call) == "copytree" else path
             if called_name(call) not in _STARTS and not all(may_be(tree, call, item, meant) for item in given):
                 continue
-            runs = called_name(call) not in _STARTS and was_writing(view, file, call, path)
+            starts = called_name(call) in _STARTS
+            made = [] if starts else [forms.of(tree, item) for item in given]
+            added = added_by(call)
+            if any(not any(may_name(form, meant, added) for form in item) for item in made):
+                continue
+            within = not starts and was_writing(view, tree, file, call, path)
             named = [*_named(trees, (file, tree), call, given, meant)]
-            by_archive = runs and not named and has_its_name(view, call, path, texts_of(tree, call.lineno, given)[0])
+            runs = within and any(_is_whole(forms, trees, item, path, added) for item in made)
+            by_archive = within and not runs and has_its_name(view, call, path)
+            runs = runs or by_archive
             for caller, where in named or ([(None, None)] if by_archive else []):
                 at = PythonFrame(function=None, file=file, line=call.lineno)
                 outer = (
@@ -129,7 +139,28 @@ def _candidates(
                     by_archive,
                 )
                 place, node = caller if caller is not None else (file, call)
-                yield (_RUNS if runs else _doubt(trees[place], node), node.lineno), writer
+                yield (_RUNS if within else _doubt(trees[place], node), node.lineno), writer
+
+
+def _is_whole(forms: PathForms, trees: dict[str, ast.Module], made: set[str], path: str, added: str) -> bool:
+    """Whether what a call is given can only be the file: its whole path, or that of each line which may have mapped it.
+
+    `made`: the forms of its path.
+    """
+    form = next(iter(made)) if len(made) == 1 else None
+    if form is None or not is_settled(form):
+        return False
+    if form.startswith("/"):
+        return path in (form, form + added)
+    mapped = [
+        forms.of(tree, call.args[0]) for tree in trees.values() for call in nodes_of(tree) if _maps_argument(call)
+    ]
+    alike = {item for found in mapped for item in found if may_name(item, path)}
+    return alike <= {form, form + added} and bool(alike)
+
+
+def _maps_argument(node: ast.AST) -> TypeGuard[ast.Call]:
+    return isinstance(node, ast.Call) and bool(node.args) and _maps(node)
 
 
 def _doubt(tree: ast.Module, node: ast.Call) -> int:
@@ -316,7 +347,7 @@ def texts_of(tree: ast.Module, line: int, given: list[ast.expr]) -> tuple[set[st
             if isinstance(part, ast.Call) and hops < _HOPS:
                 waiting += [(value, hops + 1) for value in _returned(tree, part)]
             if isinstance(part, ast.Attribute) and variable(part) is None and hops < _HOPS:
-                waiting += [(value, hops + 1) for value in values_of_object(tree, part)]
+                waiting += [(value, hops + 1) for value in values_of_object(tree, scope, owner, part)]
             name = variable(part)
             if name is None or name in names or hops == _HOPS:
                 continue

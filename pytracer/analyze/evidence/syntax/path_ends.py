@@ -49,10 +49,15 @@ def may_be(tree: ast.Module, call: ast.Call, given: ast.AST, path: str) -> bool:
     end = path_end(tree, call.lineno, given)
     if end is None:
         return True
-    owner = ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) else None
-    added = ADDED_BY_NUMPY.get(called_name(call) or "", "") if owner in _NUMPY else ""
+    added = added_by(call)
     name = os.path.basename(end) if "/" in end else end
     return path.endswith(name if name.endswith(added) else name + added)
+
+
+def added_by(call: ast.Call) -> str:
+    """What NumPy adds to a name that does not end so; empty for other calls."""
+    owner = ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) else None
+    return ADDED_BY_NUMPY.get(called_name(call) or "", "") if owner in _NUMPY else ""
 
 
 def _only_value(tree: ast.Module, line: int, name: str) -> ast.expr | None:
