@@ -55,7 +55,8 @@ class FileWriter(msgspec.Struct, frozen=True):
     """`at` writes; `caller`: the call that gives it the path, where that is another line. `truncates`: only that.
 
     `begins`: the part of a name that the file's path begins with, where its whole name is not known. `runs`: the line
-    is one of the stack of a crash: the process was in that call, and it writes this file or `by_archive`. `by_archive`: known by the name of the archive alone.
+    is one of the stack of a crash: the process was in that call, and it writes this file or `by_archive`.
+    `by_archive`: known by the name of the archive alone.
     """
 
     at: PythonFrame

@@ -74,9 +74,7 @@ class PathForms:
     def __init__(self, trees: Mapping[str, ast.Module]) -> None:
         self._trees = [*trees.values()]
         self._libraries = _imported(self._trees) - {os.path.splitext(os.path.basename(file))[0] for file in trees}
-        self._calls = [
-            (tree, item) for tree in self._trees for item in nodes_of(tree) if isinstance(item, ast.Call)
-        ]
+        self._calls = [(tree, item) for tree in self._trees for item in nodes_of(tree) if isinstance(item, ast.Call)]
         self._set = {
             item.attr
             for tree in self._trees
