@@ -180,7 +180,7 @@ class PathForms:
         number = places.index(name) - (places[0] in ("self", "cls"))
         for tree, call in callers:
             place = _At(tree, scope_of(tree, call.lineno))
-            spread = [item for item in call.args if isinstance(item, ast.Starred)]
+            spread: list[ast.AST] = [item for item in call.args if isinstance(item, ast.Starred)]
             spread += [item for item in call.keywords if item.arg is None]
             value = keyword_value(call, name)
             if value is None and number < len(call.args):
