@@ -183,7 +183,7 @@ def _last_place(job: JobView, item: Absence, ranks: str) -> str:
     works = work_loop(view) if polled is None else None
     loop = _polled_words(view, polled) if polled is not None else f", in {works.words}" if works is not None else ""
     common = _common_call(job, item) if works is None else None
-    running = running_words(view, common.frame) if common is not None else None
+    running = _running(view, common)
     doing = "slept" if was_asleep(view) and works is None else f"was {running}" if running is not None else "was"
     called = f", {common.words}" if common is not None else ""
     slept = f"{doing} at {place_words(frame)}{loop}{called}"
@@ -272,7 +272,7 @@ def _late_advice(job: JobView, item: Absence, frame: PythonFrame, ranks: str) ->
             f"slow at line {frame.line} in {frame.function}."
         )
     common = _common_call(job, item) if works is None else None
-    running = running_words(view, common.frame) if common is not None else None
+    running = _running(view, common)
     if common is not None and running is not None:
         return _running_advice(view, common, running, ranks, limit)
     more = f" {longer} than {limit.time}, {raised}." if limit.time is not None else ""
@@ -287,12 +287,23 @@ def _running_advice(view: ProcessView, common: CommonCall, running: str, ranks: 
     """Of a rank that worked in what a function called in which the others wait."""
     than = f" than {limit.time}" if limit.time is not None else ""
     before = "" if view.process.snapshot.collectives else "do that work before the job, in a program of its own, or "
+    larger = f"{before}give {limit.set_at(common.frame.file)} a larger timeout="
+    inner = f"{line_in(common.inner.file, common.inner.line, common.frame.file)} in {common.inner.function}"
+    if not common.direct:
+        return (
+            f"{capital(ranks)} was {running} below {place_words(common.frame)}: it was slow there rather than waiting. "
+            f"See what takes so long below that line, such as {inner}, or {larger}."
+        )
     return (
         f"{capital(ranks)} was {running} in {common.called}(), called at {place_words(common.frame)}: it was slow "
-        f"there rather than waiting. If {common.called}() may take longer{than}, {before}give "
-        f"{limit.set_at(common.frame.file)} a larger timeout=; else see what takes so long in it, such as "
-        f"{line_in(common.inner.file, common.inner.line, common.frame.file)} in {common.inner.function}."
+        f"there rather than waiting. If {common.work} may take longer{than}, {larger}; else see what takes so long in "
+        f"it, such as {inner}."
     )
+
+
+def _running(view: ProcessView, common: CommonCall | None) -> str | None:
+    """How it worked on its way to the others; None where it may have passed them by."""
+    return running_words(view, common.frame) if common is not None and common.comes else None
 
 
 def _common_call(job: JobView, item: Absence) -> CommonCall | None:
