@@ -35,7 +35,7 @@ def split(texts):
 def told(run: Path, loop: str, inner: str = s.PYTHON, above: Frame | None = None) -> tuple[str, str]:
     """Rank 1 waits at line 5 of prepare(); rank 0 is in what line 6 has called."""
     stack: list[At] = [("split", 13), ("encode", 10), ("prepare", 6)]
-    whole = [above, *stack] if above is not None else stack
+    whole: list[At | Frame] = [above, *stack] if above is not None else [*stack]
     return of_ranks(run, SOURCE.format(loop), [("first", 2), ("prepare", 5)], whole, inner)
 
 
@@ -151,7 +151,7 @@ def test_comprehension_is_no_function_that_was_called(run: Path) -> None:
 
 def test_function_that_a_library_calls_is_below_the_line(run: Path) -> None:
     library = "/venv/lib/python3.11/site-packages/datasets/arrow_dataset.py"
-    works = [("clean", 5), ("Dataset.map", library, 3000), ("prepare", 2)]
+    works: list[At | Frame] = [("clean", 5), ("Dataset.map", library, 3000), ("prepare", 2)]
     said, do = of_ranks(run, LINES.format("texts.map(clean)"), [("prepare", 3)], works)
     assert "was running Python code at program.py:5 in clean, below line 2 in prepare." in said
     assert "clean()" not in do
@@ -160,7 +160,7 @@ def test_function_that_a_library_calls_is_below_the_line(run: Path) -> None:
 
 def test_function_that_a_library_may_try_again_and_again_is_not_called_slow(run: Path) -> None:
     library = "/venv/lib/python3.11/site-packages/tenacity/__init__.py"
-    works = [("clean", 5), ("Retrying.__call__", library, 475), ("prepare", 2)]
+    works: list[At | Frame] = [("clean", 5), ("Retrying.__call__", library, 475), ("prepare", 2)]
     said, do = of_ranks(run, LINES.format("retry(clean, texts)"), [("prepare", 3)], works)
     assert "rank 0 was at program.py:5 in clean, below line 2 in prepare." in said
     assert "running" not in f"{said} {do}"
