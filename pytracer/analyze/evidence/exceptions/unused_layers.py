@@ -20,6 +20,7 @@ from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import spans
 from pytracer.analyze.naming import line_in, short_file
 from pytracer.analyze.view import ProcessView
+from pytracer.decode.types.journal import Module
 from pytracer.report.job import PythonFrame
 
 _TEXT = 50
@@ -70,7 +71,8 @@ def unused_layer(view: ProcessView, names: Sequence[str]) -> UnusedLayer | None:
     if branch is not None:
         said, why = _branch_words(view, files, branch)
         return UnusedLayer(f"{where} {said}: {why}", f"{short} {said}", (*places, (branch.file, branch.decides.lineno)))
-    left_out = left_out_output(view, files, owner, file, attribute) if decides is None else None
+    whole = decides is None and _are_all(view, names, attribute)
+    left_out = left_out_output(view, files, owner, file, attribute) if whole else None
     if left_out is not None:
         here = view.exception_stack_of_program[0].file
         lacks, use = left_out.words_in(here), line_in(file, used[0][0], here)
@@ -88,6 +90,14 @@ def unused_layer(view: ProcessView, names: Sequence[str]) -> UnusedLayer | None:
     said = f"{only}, {below if around else f'behind {by}, which leaves'}"
     words = f"{where} {said}: see what decides that here"
     return UnusedLayer(words, f"{short} {said}", (*places, (file, test.lineno)))
+
+
+def _are_all(view: ProcessView, names: Sequence[str], attribute: str) -> bool:
+    """Whether no recorded parameter of the layer had a gradient: else it ran, and what it gives is in the loss."""
+    layer = [*names[0].split(".")[: names[0].split(".").index(attribute) + 1], ""]
+    tensors = [item for fact in view.process.snapshot.recorded(Module) for item in fact.data.tensors]
+    own = {item.fqn for item in tensors if item.role == "parameter" and item.fqn.startswith(".".join(layer))}
+    return bool(own) and own <= set(names)
 
 
 def _branch_words(view: ProcessView, files: Mapping[str, ast.Module], branch: LayerBranch) -> tuple[str, str]:

@@ -8,7 +8,8 @@ still requires gradients, a layer that is frozen or replaced after DDP has wrapp
 iteration late, in the next forward.
 
 Where forward() gives several outputs, and only one line of the source makes a loss without one of them, that line is
-named. Both are followed by syntax: through assignments, branches and functions of the program.
+named; a branch that decides whether the loss has it only may leave it out. Nothing is named where the output also goes
+to what is not followed. Both are followed by syntax: through assignments, branches and functions of the program.
 
 What to do: use all parameters, give them requires_grad_(False), or pass find_unused_parameters=True.
 
@@ -26,6 +27,7 @@ from pytracer.analyze.behind import Behind
 from pytracer.analyze.collectives.description import span_words
 from pytracer.analyze.evidence.exceptions.changed_layers import changed_layer
 from pytracer.analyze.evidence.exceptions.layers_without_gradients import layers_without_gradients
+from pytracer.analyze.evidence.exceptions.left_out_outputs import is_raised_by_ddp
 from pytracer.analyze.evidence.exceptions.unused_layers import unused_layer
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.rules.account import account
@@ -131,10 +133,13 @@ class UnusedParameters:
 
 
 def _raised_words(views: Sequence[ProcessView]) -> str | None:
-    """`RuntimeError in DDP's forward at train.py:60 in train_step (step 25)`; None where the ranks were at others."""
+    """`RuntimeError in DDP's forward at train.py:60 in train_step (step 25)`.
+
+    None where the ranks were at others, or where the program made another exception of DDP's.
+    """
     first = views[0]
     places = {(item[0].file, item[0].line) if (item := view.exception_stack_of_program) else None for view in views}
-    if first.exception is None or len(places) != 1 or None in places:
+    if first.exception is None or len(places) != 1 or None in places or not all(map(is_raised_by_ddp, views)):
         return None
     steps = {view.step for view in views}
     step = f" (step {first.step})" if len(steps) == 1 and first.step is not None else ""

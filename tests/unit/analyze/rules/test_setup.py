@@ -53,8 +53,23 @@ def test_unused_parameters_get_their_names(run: Path) -> None:
     report = unused(run, {0: "1 2", 1: "1 2"})
     assert report.verdict is not None and (report.verdict.class_, report.verdict.rank) == ("misuse", None)
     assert summary(report).endswith(
-        "anks 0 and 1 had left parameters out of the loss, for whose gradients DDP waits: b and c."
+        "Ranks 0 and 1 left parameters out of the loss, for whose gradients DDP waits: b and c."
     )
+
+
+@pytest.mark.parametrize("is_ddps", [True, False])
+def test_forward_is_only_told_where_ddp_raised(is_ddps: bool, run: Path) -> None:
+    """An exception that the program made of it comes from the line of its `raise`."""
+    job = Ranks(2)
+    for box in job.boxes:
+        box.module("model", TENSORS).buckets("model", [BUCKET])
+    job.everybody(DONE)
+    place = [("_pre_forward", f"{TORCH}/nn/parallel/distributed.py", 1775)] if is_ddps else []
+    for rank in (0, 1):
+        text = "step 7 failed: " + UNUSED.format(rank, "1 2")
+        job.boxes[rank].at(3000 + rank).exception("TrainError", text, [*place, ("main", SCRIPT, 40)]).exit(1)
+        job.endings[rank] = {"exit_code": 1}
+    assert ("in DDP's forward at" in summary(build_report(job.job(run)))) == is_ddps
 
 
 @pytest.mark.parametrize("static", [True, False])

@@ -46,11 +46,24 @@ CALLED = "step(model, x, y, n)"
 DEFAULT = "keep"
 
 
+DDP_FRAME = PythonFrame(function="_pre_forward", file="/venv/torch/nn/parallel/distributed.py", line=1775)
+WHOLE = ["head.weight", "head.bias"]
+
+
 def said(
-    folder: Path, step: list[str], forward: str = TWO, main: str = CALLED, class_: str = "Net", line: int | None = None
+    folder: Path,
+    step: list[str],
+    forward: str = TWO,
+    main: str = CALLED,
+    class_: str = "Net",
+    line: int | None = None,
+    *,
+    model: str = MODEL,
+    names: list[str] = WHOLE,
+    raised_in: PythonFrame | None = DDP_FRAME,
 ) -> str | None:
     """The words, of a model that failed in the first line of `step`; the model's file has the losses too."""
-    model = MODEL.replace("{0}", forward)
+    model = model.replace("{0}", forward)
     body = STEP.replace("{0}", "\n    ".join(step))
     outer = MAIN.replace("{0}", main.replace("\n", "\n        "))
     file = folder / "train.py"
@@ -62,12 +75,16 @@ def said(
         PythonFrame(function="main", file=str(file), line=calls),
         PythonFrame(function="<module>", file=str(file), line=calls + main.count("\n") + 1),
     ]
-    module = SimpleNamespace(data=SimpleNamespace(class_=class_, module=class_))
+    tensors = [SimpleNamespace(fqn=name, role="parameter") for name in ("body.weight", "body.bias", *WHOLE)]
+    module = SimpleNamespace(data=SimpleNamespace(class_=class_, module=class_, tensors=tensors))
     snapshot = SimpleNamespace(argv=(), created_wall_ns=time.time_ns() + 10**9, recorded=lambda _: [module])
     view: Any = SimpleNamespace(
-        process=SimpleNamespace(snapshot=snapshot), exception_stack_of_program=frames, exception=None
+        process=SimpleNamespace(snapshot=snapshot),
+        exception_stack=[*([raised_in] if raised_in is not None else []), *frames],
+        exception_stack_of_program=frames,
+        exception=None,
     )
-    found = unused_layer(view, ["head.weight", "head.bias"])
+    found = unused_layer(view, names)
     return found.reason if found is not None else None
 
 
@@ -95,14 +112,45 @@ def said(
                 "    loss = loss + a.mean()",
                 "scaler.scale(loss).backward()",
             ],
-            "line 22 (`loss = b`) leaves `a` out of the loss",
+            "line 23 (`if n < 24`) may leave `a` out of the loss",
         ),
         (
             ["a, b = model(x)", "loss = a.sum() + b if n < 24 else b", "accelerator.backward(loss)"],
-            "line 22 (`loss = a.sum() + b if n < 24 else b`) leaves `a` out of the loss",
+            "line 22 (`loss = a.sum() + b if n < 24 else b`) may leave `a` out of the loss",
+        ),
+        (
+            [
+                "a, b = model(x)",
+                "c = torch.zeros(())",
+                "if use_mask:",
+                "    c = F.mse_loss(a, y)",
+                "loss = b + c",
+                "loss.backward()",
+            ],
+            "line 23 (`if use_mask`) may leave `a` out of the loss",
+        ),
+        (
+            [
+                "a, b = model(x)",
+                "try:",
+                "    loss = match(a, y) + b",
+                "except ValueError:",
+                "    loss = b",
+                "loss.backward()",
+            ],
+            "line 24 (`except ValueError`) may leave `a` out of the loss",
         ),
     ],
-    ids=["branch of a function", "function", "line", "backward", "added below an if", "expression"],
+    ids=[
+        "branch of a function",
+        "function",
+        "line",
+        "backward",
+        "added below an if",
+        "expression",
+        "made below an if",
+        "except",
+    ],
 )
 def test_line_that_leaves_the_output_out_is_named(step: list[str], words: str, tmp_path: Path) -> None:
     """With what the program calls the output."""
@@ -152,3 +200,173 @@ def test_nothing_is_named_where_the_source_does_not_show_it(
 ) -> None:
     """The look-alikes."""
     assert said(tmp_path, step, forward, class_=class_) is None
+
+
+ADDED = ["a, b = model(x)", "loss = b"]
+
+
+@pytest.mark.parametrize(
+    ("step", "forward"),
+    [
+        (
+            [
+                "out = model(x)",
+                "loss = 0",
+                "for k, v in out.items():",
+                "    loss = loss + F.mse_loss(v, y[k])",
+                "loss.backward()",
+            ],
+            NAMED,
+        ),
+        (
+            ["outs = model(x)", "loss = torch.zeros(())", "for o, t in zip(outs, y):", "    loss += f(o, t)",
+             "loss.backward()"],
+            TWO,
+        ),
+        (["a, b = model(x)", "t = 0.0", "for l in [a.mean(), b]:", "    t = t + l", "t.backward()"], TWO),
+        (
+            [*ADDED, "for k, w in weights.items():", "    if k == 'mask':", "        loss = loss + a.mean()",
+             "loss.backward()"],
+            TWO,
+        ),
+        (
+            [*ADDED, "for k, w in weights.items():", "    if k == 'mask':", "        loss = loss + a.mean()",
+             "        continue", "    loss = loss + w * b", "loss.backward()"],
+            TWO,
+        ),
+        (
+            [*ADDED, "for t in range(3):", "    if t == 2:", "        loss = loss + a.mean()", "        break",
+             "loss.backward()"],
+            TWO,
+        ),
+    ],
+    ids=["dict", "zip", "list", "one way", "continue", "break"],
+)  # fmt: skip
+def test_loop_that_adds_up_leaves_nothing_out(step: list[str], forward: str, tmp_path: Path) -> None:
+    """No rounds at all are no way that the source shows; what only some rounds add is not known."""
+    assert said(tmp_path, step, forward) is None
+
+
+@pytest.mark.parametrize(
+    ("step", "more"),
+    [
+        (["loss = total(a.mean(), b)"], "def total(*losses):\n    return sum(losses)\n"),
+        (["loss = total(mask=a.mean(), box=b)"], "def total(**losses):\n    return sum(losses.values())\n"),
+        (
+            ["parts = {}", "add(parts, F.mse_loss(a, y))", "loss = b + sum(parts.values())"],
+            "def add(parts, value):\n    parts['mask'] = 2.0 * value\n",
+        ),
+        (
+            ["keep(a.mean())", "loss = total(b)"],
+            "AUX = []\ndef keep(v):\n    AUX.append(v)\ndef total(loss):\n    return loss + sum(AUX)\n",
+        ),
+        (["bag = losses.Bag()", "bag.log('mask', F.mse_loss(a, y))", "bag.log('box', b)", "loss = bag.total()"], ""),
+        (["parts = {}", "parts.setdefault('mask', a.mean())", "loss = b + sum(parts.values())"], ""),
+        (["parts = AUX", "parts.append(a.mean())", "loss = total(b)"],
+         "AUX = []\ndef total(loss):\n    return loss + sum(AUX)\n"),
+        (["if not torch.isfinite(loss := F.mse_loss(a, y) + b):", "    return"], ""),
+        (["loss = b", "def add(v):", "    nonlocal loss", "    loss = loss + v", "add(a.mean())"], ""),
+        (["def total(v):", "    print(v)", "    return a + b", "loss = total(a)"], ""),
+        (["_ = bag.log(a.mean())", "loss = b + bag.total()"], ""),
+        (["parts = []", "bag = {'p': parts}", "parts.append(a)", "loss = b + sum(bag['p'])"], ""),
+        (["loss_scaler(F.mse_loss(a, y), optimizer)", "loss = b"], ""),
+        (["norm = loss_scaler(F.mse_loss(a, y), optimizer)", "loss = b"], ""),
+        (["loss = b", "more(model, x)"], "def more(model, x):\n    model(x)[0].mean().backward()\n"),
+    ],
+    ids=[
+        "*args", "**kwargs", "dict", "list of the module", "object", "setdefault", "alias", "walrus", "nonlocal",
+        "closure", "result dropped", "held elsewhere", "scaler", "scaler's norm", "model elsewhere",
+    ],
+)  # fmt: skip
+def test_output_that_goes_where_it_is_not_followed_is_not_called_left_out(
+    step: list[str], more: str, tmp_path: Path
+) -> None:
+    """It may be in the loss."""
+    assert said(tmp_path, ["a, b = model(x)", *step, "loss.backward()"], model=MODEL + more) is None
+
+
+def test_closure_made_before_the_call_has_the_output(tmp_path: Path) -> None:
+    """It reads what the variable is when it is called."""
+    step = ["a, b = model(x)", "loss = total()", "loss.backward()"]
+    assert said(tmp_path, ["def total():", "    return a.mean() + b", *step], line=2) is None
+
+
+@pytest.mark.parametrize(
+    ("call", "more"),
+    [
+        ("accelerator.backward(loss=loss)", ""),
+        ("torch.autograd.backward(tensors=[loss, b])", ""),
+        ("(loss + b).backward(torch.ones(4))", ""),
+        ("backward(scaler, loss)", "def backward(scaler, loss):\n    scaler.scale(loss).backward()\n"),
+    ],
+)
+def test_any_argument_of_backward_may_be_the_loss(call: str, more: str, tmp_path: Path) -> None:
+    """By place, by name or in a list; and none is, where all lack the output."""
+    assert said(tmp_path, ["a, b = model(x)", "loss = a.mean() + b", call], model=MODEL + more) is None
+    words = said(tmp_path, ["a, b = model(x)", "loss = b * 2", call], model=MODEL + more)
+    assert words is not None and words.endswith("leaves `a` out of the loss")
+
+
+@pytest.mark.parametrize(
+    ("step", "main", "line"),
+    [
+        (["if (out := model(x)) is None:", "    return", "loss = out[0] + out[1]", "loss.backward()"], CALLED, 0),
+        (["_, b = model(x)", "a, _ = model(flip(x))", "loss = b + F.mse_loss(a, y)", "loss.backward()"], CALLED, 0),
+        (["_, b = model(x)", "loss = b + model.module.head(x)", "loss.backward()"], CALLED, 0),
+        (
+            ["return model(x)"],
+            "a, b = step(model, x, y, n)\nc, d = step(model, x, y, n)\nloss = b + c.mean()\nloss.backward()",
+            0,
+        ),
+        (
+            ["try:", "    a, b = model(x)", "    loss = b", "    loss.backward()", "except RuntimeError as err:",
+             "    raise RuntimeError(f'{err}') from err"],
+            CALLED,
+            5,
+        ),
+    ],
+    ids=["in a test", "again", "a part of it", "step again", "raised again"],
+)  # fmt: skip
+def test_nothing_is_named_of_another_call(step: list[str], main: str, line: int, tmp_path: Path) -> None:
+    """Of the model, or of the function that calls it; nor where the call is not the one that was followed."""
+    assert said(tmp_path, step, main=main, line=line) is None
+
+
+@pytest.mark.parametrize("raised_in", [None, PythonFrame(function="f", file="/venv/torch/functional.py", line=3)])
+def test_nothing_is_named_where_another_line_raised(raised_in: PythonFrame | None, tmp_path: Path) -> None:
+    """The program made an exception of DDP's."""
+    assert said(tmp_path, [*ADDED, "loss.backward()"], raised_in=raised_in) is None
+
+
+def test_nothing_is_named_where_a_part_of_the_layer_had_gradients(tmp_path: Path) -> None:
+    """What it gives was in the loss then."""
+    assert said(tmp_path, [*ADDED, "loss.backward()"]) is not None
+    assert said(tmp_path, [*ADDED, "loss.backward()"], names=["head.bias"]) is None
+
+
+BODY = "        made = self.head(hidden)\n        {0}"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "        made = checkpoint(self.head, x, use_reentrant=True)\n        return made, hidden",
+        (
+            "        made = self.head(hidden)\n        return made, self.mix(hidden, made)\n"
+            "    def mix(self, *parts):\n        return torch.cat(parts)"
+        ),
+        (
+            "        outs = {}\n        self.keep(outs, self.head(hidden))\n        return outs, hidden\n"
+            "    def keep(self, outs, made):\n        outs['made'] = made"
+        ),
+        (
+            "        made, feats = self.head(hidden), []\n        for k in range(2):\n            if k:\n"
+            "                feats.append(made)\n                continue\n            feats.append(hidden)\n"
+            "        return made, torch.cat(feats)"
+        ),
+    ],
+    ids=["checkpoint", "*parts", "dict", "continue"],
+)
+def test_nothing_is_named_where_forward_may_give_it_in_another_output(body: str, tmp_path: Path) -> None:
+    """By what is not followed."""
+    assert said(tmp_path, [*ADDED, "loss.backward()"], model=MODEL.replace(BODY, body)) is None
