@@ -11,7 +11,8 @@ from pytracer._text import list_words, shortened
 from pytracer.analyze.behind import Place
 from pytracer.analyze.evidence.failing.expressions import expression_at
 from pytracer.analyze.evidence.slicing.calls import method_of
-from pytracer.analyze.evidence.slicing.gradient_flow import CARRIES, NOTHING, Flow, Level, Value
+from pytracer.analyze.evidence.slicing.gradient_flow import Flow
+from pytracer.analyze.evidence.slicing.gradient_values import CARRIES, NOTHING, Level, Value
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name

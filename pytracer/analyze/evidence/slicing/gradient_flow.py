@@ -9,14 +9,24 @@ nothing is known then.
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
-from enum import IntEnum
+from collections.abc import Sequence
 
-import msgspec
 from msgspec import structs
 
 from pytracer.analyze.behind import Place
 from pytracer.analyze.evidence.slicing.calls import argument_of, method_of
+from pytracer.analyze.evidence.slicing.gradient_values import (
+    CUT,
+    NOTHING,
+    Level,
+    Value,
+    cut,
+    differ,
+    joined,
+    made_of,
+    of_parts,
+    part_of,
+)
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
@@ -36,65 +46,7 @@ _CONTAINERS = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetC
 _LOGGERS, _LOGS = frozenset({"logger", "logging", "log"}), frozenset({"debug", "info", "warning"})
 
 
-class Level(IntEnum):
-    """What a value has of the gradient; `CUT`: it is made of what carries it, without it."""
-
-    NONE = 0
-    CUT = 1
-    CARRIES = 2
-
-
-class Value(msgspec.Struct, frozen=True):
-    """`ways`: with the line that leaves it out, where one does; `parts`: of a tuple, or of what has names."""
-
-    ways: frozenset[tuple[Level, Place | None]]
-    parts: Mapping[object, Value] | None = None
-
-    @property
-    def levels(self) -> set[Level]:
-        """On all ways."""
-        return {level for level, _ in self.ways}
-
-    @property
-    def carries(self) -> bool:
-        """On each way."""
-        return self.levels == {Level.CARRIES}
-
-    @property
-    def lacks(self) -> bool:
-        """On each way."""
-        return self.levels == {Level.NONE}
-
-    def at(self, place: Place) -> Value:
-        """The same, where it lacks it by that line."""
-        return structs.replace(self, ways=frozenset({(Level.NONE, place)})) if self.lacks else self
-
-
-NOTHING = Value(frozenset({(Level.NONE, None)}))
-CARRIES = Value(frozenset({(Level.CARRIES, None)}))
-_CUT = Value(frozenset({(Level.CUT, None)}))
 _Env = dict[str, Value]
-
-
-def joined(values: Sequence[Value]) -> Value:
-    """One of them, which is not known."""
-    ways = frozenset(way for item in values for way in item.ways)
-    keys = {tuple(item.parts) if item.parts is not None else None for item in values}
-    parts = None
-    if len(keys) == 1 and values[0].parts is not None:
-        parts = {key: joined([item.parts[key] for item in values if item.parts]) for key in values[0].parts}
-    return Value(ways, parts)
-
-
-def made_of(values: Sequence[Value]) -> Value:
-    """Of all of them: it lacks the gradient on the ways on which all do."""
-    if any(item.carries for item in values):
-        return CARRIES
-    mixed = [item for item in values if not item.lacks]
-    if not mixed:
-        placed = {way for item in values for way in item.ways if way[1] is not None}
-        return Value(frozenset(placed)) if len(placed) == 1 else NOTHING
-    return Value(mixed[0].ways) if len(mixed) == 1 else Value(frozenset({(Level.CARRIES, None), (Level.CUT, None)}))
 
 
 class Flow:
@@ -131,7 +83,7 @@ class Flow:
         run = _Run(self, spot, depth)
         run.block(function.body, env)
         self.off -= off
-        if _differ(run.returned):
+        if differ(run.returned):
             self.decides[spot.file, function.lineno] = None
         return joined(run.returned) if run.returned else NOTHING
 
@@ -193,7 +145,7 @@ class Flow:
 
     def recorded(self, value: Value) -> Value:
         """As it is where it is made: without a gradient where none is recorded."""
-        return _CUT if self.off and Level.CARRIES in value.levels else value
+        return CUT if self.off and Level.CARRIES in value.levels else value
 
 
 class _Run:
@@ -262,7 +214,7 @@ class _Run:
         names = {name for end in ends for name in end}
         for name in names:
             values = [end.get(name, NOTHING) for end in ends]
-            if _differ(values):
+            if differ(values):
                 self._flow.decides[self._spot.file, getattr(item, "lineno", 0)] = item
             env[name] = joined(values)
         return bool(ends)
@@ -295,7 +247,7 @@ class _Run:
             for name in {name for end in ends for name in end}:
                 values = [end[name] for end in ends if name in end]
                 value = joined(values)
-                if _differ(values) or (name in before and not value.carries and not value.lacks):
+                if differ(values) or (name in before and not value.carries and not value.lacks):
                     self._flow.escaped = True
                 env[name] = value
         self.block(item.orelse, env)
@@ -433,17 +385,17 @@ class _Run:
         if isinstance(node, ast.Subscript):
             base = self.value(node.value, env)
             key = node.slice.value if isinstance(node.slice, ast.Constant) else None
-            return _part(base, key)
+            return part_of(base, key)
         if isinstance(node, (ast.Tuple, ast.List)):
-            return _of_parts({place: self.value(item, env) for place, item in enumerate(node.elts)})
+            return of_parts({place: self.value(item, env) for place, item in enumerate(node.elts)})
         if isinstance(node, ast.Dict) and all(isinstance(key, ast.Constant) for key in node.keys):
             pairs = zip(node.keys, node.values, strict=True)
-            return _of_parts({key.value: self.value(item, env) for key, item in pairs})  # type: ignore[union-attr]
+            return of_parts({key.value: self.value(item, env) for key, item in pairs})  # type: ignore[union-attr]
         if isinstance(node, ast.IfExp):
             sides = [self.value(item, env) for item in (node.body, node.orelse)]
             here = (self._spot.file, node.lineno)
             self.value(node.test, env)
-            if _differ(sides):
+            if differ(sides):
                 self._flow.decides[here] = node
             return joined([item.at(here) for item in sides]) if not all(item.lacks for item in sides) else sides[0]
         if isinstance(node, ast.Compare):
@@ -471,7 +423,7 @@ class _Run:
             return base.parts[node.attr]
         if node.attr in _SIZES:
             return NOTHING
-        return _cut(base) if node.attr in _CUT_ATTRIBUTES else Value(base.ways)
+        return cut(base) if node.attr in _CUT_ATTRIBUTES else Value(base.ways)
 
     def _call(self, call: ast.Call, env: _Env) -> Value:
         seeded = self._flow.seeded(call)
@@ -502,10 +454,10 @@ class _Run:
         own = [] if isinstance(call.func, ast.Attribute) and variable(call.func) not in env else [call.func]
         whole = made_of([receiver, *given, *(self.value(item, env) for item in own)])
         if name in _CUTS:
-            return _cut(whole)
+            return cut(whole)
         of_names = bool(call.keywords) and not call.args and all(item.arg is not None for item in call.keywords)
         if of_names and (name == "dict" or (name or "")[:1].isupper()):
-            return _of_parts({item.arg: value for item, value in zip(call.keywords, given, strict=True)})
+            return of_parts({item.arg: value for item, value in zip(call.keywords, given, strict=True)})
         return whole
 
     def _backward(self, call: ast.Call, values: Sequence[Value]) -> None:
@@ -523,34 +475,11 @@ class _Run:
         return owner is not None and name.startswith("self.") and method_of(owner, (name[5:],)) is not None
 
 
-def _part(base: Value, key: object) -> Value:
-    if base.parts is None:
-        return Value(base.ways)
-    place = key + len(base.parts) if isinstance(key, int) and key < 0 else key
-    return base.parts.get(place, Value(base.ways))
-
-
-def _of_parts(parts: Mapping[object, Value]) -> Value:
-    return Value(made_of([*parts.values()]).ways, parts)
-
-
-def _differ(values: Sequence[Value]) -> bool:
-    """Whether one carries the gradient on a way, and another one, or the same part of it, on none."""
-    carries = {Level.CARRIES in item.levels for item in values}
-    parts = [item.parts for item in values if item.parts is not None]
-    keys = {key for item in parts for key in item}
-    return len(carries) > 1 or any(_differ([item[key] for item in parts if key in item]) for key in keys)
-
-
 def _is_log(call: ast.Call) -> bool:
     """`print(loss)`, `logger.info(loss)`."""
     owner = call.func.value if isinstance(call.func, ast.Attribute) else None
     name = called_name(call)
     return name == "print" if owner is None else name in _LOGS and variable(owner) in _LOGGERS
-
-
-def _cut(value: Value) -> Value:
-    return _CUT if Level.CARRIES in value.levels else value
 
 
 def _is_off(node: ast.expr) -> bool:
