@@ -11,16 +11,16 @@ from msgspec import structs
 from pytracer._text import list_words
 from pytracer.analyze.evidence.failing.autograd.forward_lines import (
     calls_module,
+    calls_self,
     forward_lines,
     given,
-    is_without_graph,
-    with_graph,
 )
 from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.bindings import is_empty_container, lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import passed_values
+from pytracer.analyze.evidence.syntax.cut_values import is_without_graph, with_graph
 from pytracer.analyze.evidence.syntax.loops import PLAIN_LOOPS, last_of, loops_around, loops_of
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
@@ -197,7 +197,8 @@ def _forward_before(at: FailingLine, step: _Step, names: Sequence[str]) -> bool:
         for line, value in given(at.scope, *pair):
             carried = line >= pair[1] and any(spans(item, line) for item in loops)
             parts = [] if is_without_graph(at.scope, line) else [*with_graph(value)]
-            if (carried or line <= step.call.lineno) and any(calls_module(item, paths) for item in parts):
+            called = any(calls_module(item, paths) or calls_self(item) for item in parts)
+            if (carried or line <= step.call.lineno) and called:
                 return True
             waiting += [(name, line) for item in parts if (name := variable(item)) is not None]
     return False

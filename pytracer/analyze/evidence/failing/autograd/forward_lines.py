@@ -3,31 +3,33 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from msgspec import structs
 
 from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.slicing.bindings import bindings_of
-from pytracer.analyze.evidence.slicing.calls import argument_of
+from pytracer.analyze.evidence.slicing.calls import MADE_ON_CALL, argument_of, method_of
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.bindings import lines_that_fill
-from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
+from pytracer.analyze.evidence.syntax.calls import passed_values
+from pytracer.analyze.evidence.syntax.cut_values import is_without_graph, with_graph
 from pytracer.analyze.evidence.syntax.names import holds, variable
 from pytracer.analyze.evidence.syntax.reaching import reaching
-from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes, parameters, spans_body
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
+from pytracer.analyze.evidence.syntax.scopes import Scope, class_around, own_nodes, parameters
 
-_CUTS = frozenset({"detach", "item", "tolist"})
-_NO_GRAPH = Pattern(r"\b(?:no_grad|inference_mode)\b|set_grad_enabled\((?:mode=)?False\)")
 _INDEX = Pattern(r"\[(\d+)\]")
+_OWN_FORWARDS = ("self", "self.forward", "self.__call__", "super().forward", "super().__call__")
 _FUNCTIONS = 3  # that call each other
 
 
 def forward_lines(at: FailingLine, spot: Spot, value: ast.expr, parameter: str) -> list[int] | None:
     """The lines above that made a value of what the module of a parameter returned; none where it calls that itself.
 
-    None where nothing shows that it did, or a round of a loop before may have: then no line is the first.
+    None where nothing shows that it did, where a round of a loop before may have (then no line is the first), or where
+    the module goes into what is not followed.
 
     Args:
         at: The line that failed.
@@ -37,17 +39,22 @@ def forward_lines(at: FailingLine, spot: Spot, value: ast.expr, parameter: str) 
     """
     search = _Search(at)
     found = search.goes_through(value, spot, (parameter,), 0)
-    return sorted(search.lines) if found and not search.carried else None
+    return sorted(search.lines) if found and not search.carried and not search.unsure else None
 
 
 class _Search:
-    """Follows variables back. `lines`: those found; `carried`: whether one of them is below the line that reads it."""
+    """Follows variables back.
+
+    `lines`: those found; `carried`: whether one of them is below the line that reads it; `unsure`: whether what is not
+    followed may have called the module.
+    """
 
     def __init__(self, at: FailingLine) -> None:
         self._at = at
         self._known: dict[tuple[int, str, int], bool] = {}
         self.lines: set[int] = set()
         self.carried = False
+        self.unsure = False
 
     def goes_through(self, value: ast.AST, spot: Spot, paths: Sequence[str], hops: int) -> bool:
         """Without a short cut: each line is to be found."""
@@ -70,8 +77,11 @@ class _Search:
         if key in self._known:
             return self._known[key]
         self._known[key] = False
+        cuts = [line for line in _lines_that_detach(spot.scope, name) if line < spot.line]
         for line, value in given(spot.scope, name, spot.line):
-            if self.goes_through(value, structs.replace(spot, line=line), paths, hops):
+            if any(line < cut for cut in cuts):
+                self.unsure = True
+            elif self.goes_through(value, structs.replace(spot, line=line), paths, hops):
                 self._known[key] = True
                 if not hops:
                     self.lines.add(line)
@@ -79,26 +89,40 @@ class _Search:
         return self._known[key]
 
     def _is_in_called(self, call: ast.Call, spot: Spot, paths: Sequence[str], hops: int) -> bool:
-        """What a function of the program returns, of which its source shows it; of a library one that is given it."""
-        called = self._at.slice.function(call, spot) if hops < _FUNCTIONS else None
+        """What a function of the program returns, of which its source shows it."""
+        called = self._function(call, spot)
         if called is None:
-            return any(variable(item) != "self" and _is_module(item, paths) for item in passed_values(call))
+            self.unsure |= calls_self(call) or _is_given_module(call, paths)
+            return False
         function, around = called
+        if hops >= _FUNCTIONS or any(isinstance(item, (ast.Yield, ast.YieldFrom)) for item in own_nodes(function)):
+            self.unsure = True
+            return False
         inside = _paths_in(function, call, paths)
         returned = [item for item in own_nodes(function) if isinstance(item, ast.Return) and item.value is not None]
-        return any(
-            item.value is not None
-            and self.goes_through(item.value, Spot(around.file, around.tree, function, item.lineno), inside, hops + 1)
+        ways = [
+            self.goes_through(item.value, Spot(around.file, around.tree, function, item.lineno), inside, hops + 1)
             for item in returned
-        )
+            if item.value is not None
+        ]
+        return any(ways)
+
+    def _function(self, call: ast.Call, spot: Spot) -> tuple[ast.FunctionDef, Spot] | None:
+        """That is called; of `self(x)` the object's own forward()."""
+        if not calls_self(call) or isinstance(call.func, ast.Attribute):
+            return self._at.slice.function(call, spot)
+        owner = class_around(spot.tree, spot.scope)
+        method = method_of(owner, MADE_ON_CALL) if owner is not None else None
+        return (method, spot) if method is not None else None
 
 
 def _paths_in(function: ast.FunctionDef, call: ast.Call, paths: Sequence[str]) -> list[str]:
     """How a function that is called names the parameter: by its object, an argument, or the variable of the module."""
     names, found = parameters(function), []
     held = {name: value for name in names if (value := argument_of(call, function, name)) is not None}
-    if isinstance(call.func, ast.Attribute) and names[:1] == ["self"]:
-        held.setdefault("self", call.func.value)
+    if names[:1] == ["self"]:
+        named = isinstance(call.func, ast.Attribute) and call.func.attr == function.name
+        held.setdefault("self", call.func.value if named and isinstance(call.func, ast.Attribute) else call.func)
     for path in paths:
         for name, value in held.items():
             owner = ast.unparse(value)
@@ -115,8 +139,32 @@ def _is_parameter(node: ast.AST, paths: Sequence[str]) -> bool:
 
 
 def calls_module(node: ast.AST, paths: Sequence[str]) -> bool:
-    """Of the parameter, or one around that: `self.judge(x)` of `self.judge.2.weight`."""
-    return isinstance(node, ast.Call) and _is_module(node.func, paths)
+    """Of the parameter, or one around that: `self.judge(x)` of `self.judge.2.weight`; not the object itself."""
+    return isinstance(node, ast.Call) and not calls_self(node) and _is_module(node.func, paths)
+
+
+def calls_self(node: ast.AST) -> bool:
+    """`self(x)`, `self.forward(x)`, `super().forward(x)`: which modules that calls its forward() shows."""
+    func = node.func if isinstance(node, ast.Call) else None
+    return func is not None and ast.unparse(func) in _OWN_FORWARDS
+
+
+def _is_given_module(call: ast.Call, paths: Sequence[str]) -> bool:
+    """`run(self.judge, x)`, `self.judge.encode(x)`."""
+    owner = [call.func.value] if isinstance(call.func, ast.Attribute) else []
+    return any(variable(item) != "self" and _is_module(item, paths) for item in (*owner, *passed_values(call)))
+
+
+def _lines_that_detach(scope: Scope, name: str) -> list[int]:
+    """`x.detach_()`."""
+    return [
+        item.lineno
+        for item in nodes_of(scope)
+        if isinstance(item, ast.Call)
+        and isinstance(item.func, ast.Attribute)
+        and item.func.attr == "detach_"
+        and variable(item.func.value) == name
+    ]
 
 
 def _is_module(node: ast.AST, paths: Sequence[str]) -> bool:
@@ -137,18 +185,3 @@ def given(scope: Scope, name: str, line: int) -> list[tuple[int, ast.AST]]:
         ):
             found.append((item.lineno, item.value))
     return [item for item in found if item[0] in fills or (item[0] < line if ways is None else item[0] in ways)]
-
-
-def with_graph(node: ast.AST) -> Iterator[ast.AST]:
-    """The parts of an expression without what a detach() cuts off."""
-    if isinstance(node, ast.Call) and called_name(node) in _CUTS:
-        return
-    yield node
-    for item in ast.iter_child_nodes(node):
-        yield from with_graph(item)
-
-
-def is_without_graph(scope: Scope, line: int) -> bool:
-    """Below torch.no_grad()."""
-    around = (item for item in own_nodes(scope) if isinstance(item, ast.With) and spans_body(item.body, line))
-    return any(_NO_GRAPH.search(ast.unparse(part.context_expr)) for item in around for part in item.items)

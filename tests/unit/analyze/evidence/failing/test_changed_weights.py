@@ -177,3 +177,58 @@ def test_step_below_a_condition_that_held_is_said_plainly(tmp_path: Path) -> Non
     found = explanation(tmp_path, CONDITIONAL, ("dis_loss", "[] float32 0.5"))
     assert (found.subject or "").endswith("after the forward")
     assert "if it ran" not in (found.words or "")
+
+
+OWN_FORWARD = "    def forward(self, z):\n        return self.gen(z)\n"
+WITHOUT_GRAPH = "    @torch.no_grad()\n    def targets(self, x):\n        return self.dis(x)\n"
+OLD_LOSS = "score = self.dis(x)\nloss = F.mse_loss(score, old)\nself.dis_opt.step()\nloss.backward()  # failed"
+
+
+@pytest.mark.parametrize(
+    ("made", "more"),
+    [
+        ("old = self(z)", OWN_FORWARD),
+        ("old = self.dis(real).data", ""),
+        ("old = self.targets(real)", WITHOUT_GRAPH),
+        ("old = self.dis(real).argmax(dim=1)", ""),
+        ("old = (self.dis(real) > 0).float()", ""),
+        ("old = self.dis.features[4].weight.numel()", ""),
+        ("old = len(self.dis)", ""),
+        ("old = float(self.dis(real))", ""),
+    ],
+    ids=["own forward", "data", "method without gradients", "argmax", "mask", "number", "length", "float"],
+)
+def test_line_that_keeps_no_graph_of_the_module_is_not_one_to_repeat(made: str, more: str, tmp_path: Path) -> None:
+    """Only what needs the old value is: the forward below it."""
+    said = words(tmp_path, f"{made}\n{OLD_LOSS}", more=more)
+    assert "`loss` (line 4: `score = self.dis(x)`, then line 5) needs the old value" in said
+
+
+@pytest.mark.parametrize(
+    ("made", "more"),
+    [
+        ("old = self(z)", OWN_FORWARD.replace("gen", "dis")),
+        ("old = self.dis(real).float()", ""),
+        ("old = self.targets(real)", WITHOUT_GRAPH.replace("    @torch.no_grad()\n", "")),
+    ],
+    ids=["own forward", "float32", "method"],
+)
+def test_line_that_keeps_a_graph_of_the_module_is_one_to_repeat(made: str, more: str, tmp_path: Path) -> None:
+    said = words(tmp_path, f"{made}\n{OLD_LOSS}", more=more)
+    assert f"`loss` (line 3: `{made}`, then lines 4 and 5) needs the old value" in said
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "old = device_of(self.dis)",
+        "old = self.dis.encode(real)",
+        "old = self.dis(real)\nold.detach_()",
+        "old = self(z)",
+        "old = super().forward(z)",
+    ],
+    ids=["unknown function", "unknown method", "cut in place", "unknown forward", "forward of the base"],
+)
+def test_no_line_is_named_where_the_module_goes_into_what_is_not_followed(made: str, tmp_path: Path) -> None:
+    said = words(tmp_path, f"{made}\n{OLD_LOSS}")
+    assert "Compute it anew, from the forward on, behind line" in said
