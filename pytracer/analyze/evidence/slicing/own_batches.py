@@ -12,10 +12,12 @@ import msgspec
 from msgspec import structs
 
 from pytracer._text import capital, shortened
+from pytracer.analyze.evidence.slicing.handed_batches import is_handed_on
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.bindings import is_empty_container, set_by
-from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
+from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value, passed_values
+from pytracer.analyze.evidence.syntax.constants import is_none
 from pytracer.analyze.evidence.syntax.loops import Loop
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
@@ -23,8 +25,11 @@ from pytracer.analyze.evidence.syntax.scopes import own_nodes
 from pytracer.analyze.naming import line_in
 
 _LOADERS = ("DataLoader", "StatefulDataLoader")
-_PASSES_ON = ("enumerate", "tqdm", "track", "iter", "islice", "prepare", "prepare_data_loader")
-_COUNTERS = ("range", "trange", "enumerate")
+_PASSES_ON = ("enumerate", "tqdm", "track", "iter")
+_COUNTERS = ("range", "trange", "count")
+_SAME_ITEMS = ("tqdm", "track", "iter", "list", "tuple", "reversed", "sorted")
+_OF_ALL = ("max", "min", "sum")
+_ORDERS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 _EVEN_OUT = (
     "so that ranks with as many items can have other numbers of batches: padding the parts or DistributedSampler does "
     "not even that out. Make the batches of all items alike on all ranks and deal these out, as many to each, or end "
@@ -69,35 +74,50 @@ def own_batches(slice_: Slice, depth: int, loop: Loop) -> OwnBatches | None:
 
 
 def _passed_on(call: ast.Call) -> ast.expr | None:
-    """What a loader takes its batches from, or what `enumerate()` and the like go through."""
+    """What a loader takes its batches from, or what `enumerate()` and the like go through.
+
+    The items of a data set are batches only where the loader makes none of them.
+    """
     first = call.args[0] if call.args else None
-    if called_name(call) in _LOADERS:
-        return keyword_value(call, "batch_sampler") or first or keyword_value(call, "dataset")
-    return first if called_name(call) in _PASSES_ON else None
+    if called_name(call) not in _LOADERS:
+        return first if called_name(call) in _PASSES_ON else None
+    dealt, size = keyword_value(call, "batch_sampler"), keyword_value(call, "batch_size")
+    if dealt is not None or size is None or not is_none(size) or keyword_value(call, "sampler") is not None:
+        return dealt
+    return first or keyword_value(call, "dataset")
 
 
 def _made_by(slice_: Slice, call: ast.Call, spot: Spot) -> OwnBatches | None:
-    """Of a generator of the program, or of a class with methods of which one makes batches."""
+    """Of a generator of the program, or of a class with methods of which one makes batches, and hands them on."""
     found = slice_.defined(call.func, spot) or slice_.function(call, spot)
     if found is None:
         return None
     owner, at = found
     functions = owner.body if isinstance(owner, ast.ClassDef) else [owner]
     rules = [rule for item in functions if isinstance(item, ast.FunctionDef) for rule in _rules(item)]
-    if len(rules) != 1:
+    if len(rules) != 1 or not is_handed_on(owner, rules[0].function, rules[0].batches, rules[0].batch):
         return None
-    return OwnBatches(at.file, rules[0].lineno, shortened(ast.unparse(rules[0].test), _TEXT))
+    return OwnBatches(at.file, rules[0].test.lineno, shortened(ast.unparse(rules[0].test.test), _TEXT))
 
 
-def _rules(function: ast.FunctionDef) -> Iterator[ast.If]:
+class _Rule(msgspec.Struct, frozen=True):
+    """`batches`: the list that it puts each `batch` into; None where it yields each."""
+
+    function: ast.FunctionDef
+    test: ast.If
+    batches: str | None
+    batch: str
+
+
+def _rules(function: ast.FunctionDef) -> Iterator[_Rule]:
     """Each `if` of a loop that gives a list away and begins a new one, by what the loop's items are."""
     for loop in own_nodes(function):
         if not isinstance(loop, ast.For):
             continue
         for item in _inside(loop):
-            name = _given_away(item) if isinstance(item, ast.If) else None
-            if isinstance(item, ast.If) and name is not None and _asks_items(item.test, loop, name):
-                yield item
+            given = _given_away(item) if isinstance(item, ast.If) else None
+            if isinstance(item, ast.If) and given is not None and _Items(loop, given[0]).decide(item.test):
+                yield _Rule(function, item, given[1], given[0])
 
 
 def _inside(loop: ast.For) -> Iterator[ast.AST]:
@@ -110,46 +130,94 @@ def _inside(loop: ast.For) -> Iterator[ast.AST]:
             waiting += ast.iter_child_nodes(item)
 
 
-def _given_away(test: ast.If) -> str | None:
-    """`batch` of `yield batch; batch = []`, or of `batches.append(batch); batch = []`."""
-    given = {name for item in test.body for part in nodes_of(item) if (name := _gives(part)) is not None}
+def _given_away(test: ast.If) -> tuple[str, str | None] | None:
+    """`batch` of `yield batch; batch = []`, and of `batches.append(batch); batch = []` also `batches`."""
+    given = dict(
+        found for item in test.body if isinstance(item, ast.Expr) and (found := _gives(item.value)) is not None
+    )
     for item in test.body:
         for target, value in set_by(item):
             name = variable(target)
             if name in given and value is not None and (is_empty_container(value) or isinstance(value, ast.List)):
-                return name
+                return name, given[name]
     return None
 
 
-def _gives(node: ast.AST) -> str | None:
+def _gives(node: ast.expr) -> tuple[str, str | None] | None:
     value: ast.expr | None = None
+    batches: str | None = None
     if isinstance(node, ast.Yield):
         value = node.value
-    elif isinstance(node, ast.Call) and called_name(node) == "append" and node.args:
-        value = node.args[0]
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "append":
+        batches = variable(node.func.value)
+        value = node.args[0] if node.args and batches is not None else None
     if isinstance(value, ast.Call) and called_name(value) in ("list", "tuple") and value.args:
         value = value.args[0]
-    return variable(value) if value is not None else None
+    name = variable(value) if value is not None else None
+    return (name, batches) if name is not None else None
 
 
-def _asks_items(test: ast.expr, loop: ast.For, batch: str) -> bool:
-    """Whether it asks for something of the items, and not for how many there are."""
-    targets = {item.id for item in nodes_of(loop.target) if isinstance(item, ast.Name)}
-    numbers = _numbers(loop)
-    known = targets - numbers
-    parts = [item for statement in loop.body for item in nodes_of(statement)]
-    for _ in range(_MOST):
-        new = {
-            name
-            for item in parts
-            if isinstance(item, ast.stmt)
-            for target, value in _sets(item)
-            if value is not None and (name := variable(target)) is not None and _reads(value, known, numbers, batch)
-        }
-        if new <= known:
-            break
-        known |= new
-    return _reads(test, known - {batch}, numbers, batch)
+class _Items:
+    """What a loop knows of its items: not how many there were.
+
+    `_items`: variables of one, or of what was computed from it; `_numbers`: those that count the rounds.
+    """
+
+    def __init__(self, loop: ast.For, batch: str) -> None:
+        self._batch = batch
+        self._numbers = set(_counters(loop.target, loop.iter))
+        self._items = {item.id for item in nodes_of(loop.target) if isinstance(item, ast.Name)} - self._numbers
+        parts = [item for statement in loop.body for item in nodes_of(statement) if isinstance(item, ast.stmt)]
+        for _ in range(_MOST):
+            new = {
+                name
+                for item in parts
+                for target, value in _sets(item)
+                if value is not None and (name := variable(target)) is not None and self._measures(value)
+            }
+            if new <= self._items:
+                break
+            self._items |= new - {batch}
+
+    def decide(self, test: ast.expr) -> bool:
+        """Whether a test compares something of them: `total + lengths[i] > most`."""
+        compared = [item for item in nodes_of(test) if isinstance(item, ast.Compare)]
+        return any(
+            isinstance(item.ops[0], _ORDERS) and any(map(self._measures, (item.left, *item.comparators)))
+            for item in compared
+        )
+
+    def _measures(self, node: ast.AST) -> bool:
+        """`lengths[i]`, `row.length`, `len(row)`, `total`, `max(map(len, batch))`; not `len(batch)`."""
+        if variable(node) is not None and variable(node) in self._items:
+            return True
+        if isinstance(node, ast.Subscript):
+            return bool(_names(node.slice) & (self._items | self._numbers)) or self._measures(node.value)
+        if isinstance(node, ast.Attribute):
+            return self._measures(node.value)
+        if isinstance(node, ast.Call):
+            return self._is_measured_by(node)
+        if isinstance(node, (ast.BinOp, ast.UnaryOp, ast.IfExp)):
+            return any(map(self._measures, ast.iter_child_nodes(node)))
+        return False
+
+    def _is_measured_by(self, call: ast.Call) -> bool:
+        if called_name(call) in _OF_ALL and any(map(self._is_of_each, call.args)):
+            return True
+        owner = [call.func.value] if isinstance(call.func, ast.Attribute) else []
+        return any(map(self._measures, (*owner, *passed_values(call))))
+
+    def _is_of_each(self, node: ast.expr) -> bool:
+        """`batch`, `map(len, batch)`, `(lengths[i] for i in batch)`; not `(1 for _ in batch)`."""
+        if variable(node) == self._batch:
+            return True
+        if isinstance(node, ast.Call) and called_name(node) == "map":
+            return any(self._batch in _names(item) for item in node.args[1:])
+        if not isinstance(node, (ast.GeneratorExp, ast.ListComp)) or len(node.generators) != 1:
+            return False
+        names = _names(node.generators[0].target)
+        over = _names(node.generators[0].iter) & {self._batch, *self._items}
+        return bool(over) and bool(names & _names(node.elt))
 
 
 def _sets(item: ast.stmt) -> Iterator[tuple[ast.expr, ast.expr | None]]:
@@ -158,26 +226,21 @@ def _sets(item: ast.stmt) -> Iterator[tuple[ast.expr, ast.expr | None]]:
     yield from set_by(item)
 
 
-def _numbers(loop: ast.For) -> set[str]:
-    """What counts the rounds: `i` of `for i in range(n)`, and of `for i, x in enumerate(rows)`."""
-    name = called_name(loop.iter) if isinstance(loop.iter, ast.Call) else None
-    if name not in _COUNTERS:
-        return set()
-    counts = loop.target.elts[0] if name == "enumerate" and isinstance(loop.target, ast.Tuple) else loop.target
-    return {counts.id} if isinstance(counts, ast.Name) else set()
-
-
-def _reads(node: ast.AST, known: set[str], numbers: set[str], batch: str) -> bool:
-    """Whether an expression has something of the items: `lengths[i]`, `total`, `max(batch)`; not `len(batch)`."""
-    if isinstance(node, ast.Call) and called_name(node) == "len":
-        return bool(node.args) and variable(node.args[0]) != batch and _reads(node.args[0], known, numbers, batch)
-    if isinstance(node, ast.Subscript) and _names(node.slice) & numbers:
-        return True
-    if isinstance(node, ast.Call) and any(_names(item) & (numbers | {batch}) for item in node.args):
-        return True
-    if variable(node) in known:
-        return True
-    return any(_reads(item, known, numbers, batch) for item in ast.iter_child_nodes(node))
+def _counters(target: ast.expr, over: ast.expr) -> Iterator[str]:
+    """What counts the rounds: `i` of `for i in range(n)`, and of `for i, x in tqdm(enumerate(rows))`."""
+    if not isinstance(over, ast.Call):
+        return
+    name, parts = called_name(over), target.elts if isinstance(target, ast.Tuple) else []
+    if name in _SAME_ITEMS and over.args:
+        yield from _counters(target, over.args[0])
+    elif name in _COUNTERS and isinstance(target, ast.Name):
+        yield target.id
+    elif name == "enumerate" and len(parts) == 2 and over.args:
+        yield from _names(parts[0])
+        yield from _counters(parts[1], over.args[0])
+    elif name == "zip":
+        for part, item in zip(parts, over.args, strict=False):
+            yield from _counters(part, item)
 
 
 def _names(node: ast.AST) -> set[str]:

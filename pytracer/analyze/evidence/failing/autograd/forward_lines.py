@@ -16,8 +16,8 @@ from pytracer.analyze.evidence.syntax.bindings import lines_that_fill
 from pytracer.analyze.evidence.syntax.calls import passed_values
 from pytracer.analyze.evidence.syntax.cut_values import is_without_graph, with_graph
 from pytracer.analyze.evidence.syntax.names import holds, variable
-from pytracer.analyze.evidence.syntax.reaching import reaching
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
+from pytracer.analyze.evidence.syntax.reaching import reaching
 from pytracer.analyze.evidence.syntax.scopes import Scope, class_around, own_nodes, parameters
 
 _INDEX = Pattern(r"\[(\d+)\]")
