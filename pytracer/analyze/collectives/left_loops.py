@@ -286,8 +286,11 @@ def _state(
 
 
 def _is_of_items(loop: LeftLoop) -> bool:
-    """Whether its rounds are known to come from the rank's own items."""
-    return loop.batches is not None or (loop.source is not None and loop.source.split is not None)
+    """Whether its rounds are known to come from the rank's own items.
+
+    A rule by which batches end gives ranks of the same items as many.
+    """
+    return loop.source is not None and loop.source.split is not None
 
 
 def _place(frame: PythonFrame, source: SizeSource) -> str:

@@ -36,9 +36,31 @@ BACKWARD, BARRIER = ("main", 17), ("main", 18)
 FULL, COUNT = "total + self.lengths[i] > 4096", "len(batch) == 32"
 
 
-def report(run: Path, test: str, *, is_left: bool = True) -> Report:
+SKIPPING = """def batches(rows):
+    batch, total = [], 0
+    for row in rows:
+        total += len(row)
+        batch.append(row)
+        if total > 4096:
+            yield batch
+            batch, total = [], 0
+    if batch:
+        yield batch
+# as the ranks have the same rows,
+# one skips a round
+def main(lengths, rank, world):
+    for batch in batches(lengths):
+        if not torch.isfinite(batch).all():
+            continue
+        loss(model, batch).backward()
+    dist.barrier()
+main(lengths, rank, world)
+"""
+
+
+def report(run: Path, test: str, *, is_left: bool = True, source: str = SOURCE) -> Report:
     """Rank 0 is in its third backward; rank 1 had two, and has ended well, or is at the barrier behind the loop."""
-    program = str(program_in(run, SOURCE.replace("{0}", test)))
+    program = str(program_in(run, source.replace("{0}", test)))
     job = Ranks(2)
     library = ("Tensor.backward", f"{TORCH}/_tensor.py", 630)
     barrier = ("barrier", f"{TORCH}/distributed/distributed_c10d.py", 5000)
@@ -82,3 +104,10 @@ def test_rank_at_the_barrier_behind_the_loop_is_told_with_the_rule(test: str, is
     said = advice(report(run, test, is_left=False))
     assert ("ends a batch by what is in it, so that ranks with as many items" in said) == is_told
     assert ("pad" in said.replace("padding", "")) != is_told
+
+
+def test_round_that_is_skipped_is_told_where_no_line_gives_the_ranks_other_rows(run: Path) -> None:
+    """A rule by what is in the batches gives ranks of the same rows as many."""
+    found = report(run, "", source=SKIPPING)
+    assert "may have left out a round of the loop of line 14 by line 15 (`if not torch.isfinite" in summary(found)
+    assert "then let all ranks skip it together" in advice(found)
