@@ -18,7 +18,7 @@ from pytracer.analyze.evidence.failing.processes.ended_senders import (
     later_advice,
     received_from,
 )
-from pytracer.analyze.evidence.failing.processes.putting_lines import putting_lines
+from pytracer.analyze.evidence.failing.processes.putting_lines import behind_puts, putting_lines
 from pytracer.analyze.kin import children_of
 from pytracer.analyze.naming import LineWords, name_words
 from pytracer.analyze.view import JobView, ProcessView
@@ -57,11 +57,12 @@ def ended_sender(job: JobView, view: ProcessView) -> EndedSender | None:
         return None
     wait = next(((item, spot) for item, spot in ends_before(at)), None)
     waited = at.in_file(wait[1].file, wait[0].lineno) if wait is not None else None
-    puts = putting_lines(at, got)
+    sent = putting_lines(at, got)
+    puts = [item.words for item in sent if not item.plain]
     advice = (
         later_advice(at, got, *wait)
         if wait is not None
-        else f"Let the sender wait for an Event {_behind(puts)}, and set it behind the last "
+        else f"Let the sender wait for an Event {behind_puts(at, sent)}, and set it behind the last "
         f"`{got}.{getting_method(at)}()`; or send numpy arrays, which are sent by value."
     )
     children.sort(key=lambda item: item.process.ended_mono_ns or 0, reverse=True)  # earlier ones are rarely the sender
@@ -81,14 +82,10 @@ def _subject(
     many = len(children) > 1
     shown = list_words([name_words([item]) for item in children[:_SHOWN]])
     more = f" and {len(children) - _SHOWN} more" if len(children) > _SHOWN else ""
-    put = f" at {list_words([*puts[:_SHOWN]])}" if 0 < len(puts) <= _SHOWN else f" by `{got}`"
+    put = f" at {' or '.join(puts)}" if 0 < len(puts) <= _SHOWN else f" by `{got}`"
     who = f"{shown}{more}, one of which sent it{put}," if many else f"{shown}, which sent it{put},"
     well = all(item.process.status_kind == "exited" and item.process.exit_code == 0 for item in children)
     had = f"had{' all' if len(children) > _SHOWN else ''} ended{' with status 0' if well else ''} before"
     order = f": {waited} waits for that before {at.here(at.line)} receives" if waited is not None else ""
     what = "the file is a socket" if kind == "FileNotFoundError" else "the other end is a socket"
     return f"{what} of the process that sent the tensor; {who} {had}{order}"
-
-
-def _behind(puts: list[LineWords]) -> str:
-    return f"behind {list_words([*puts[:_SHOWN]])}" if puts else "before they end"

@@ -138,3 +138,60 @@ def test_sender_that_may_still_run_is_not_named(ends: tuple[int | None, ...], as
     report = lost(run, OF_CLASS, 15, ends=ends, asks=asks)
     assert "sent a tensor at" not in summary(report)
     assert "the sender's socket" not in advice(report)
+
+
+PLAYED = """def play(number, n, q):
+    for _ in range(n):
+        q.put((number, play_game()))
+    q.put({0})
+def main(q, workers):
+    for w in range({1}):
+        p = ctx.Process(target=play, args=({2}, 8, q))
+        p.start()
+    time.sleep(8)
+    return q.get()
+"""
+
+
+@pytest.mark.parametrize(
+    ("last", "given", "both"),
+    [
+        ("(number, None)", "w", False),
+        ("{'rank': number, 'games': len(games), 'value': value.item()}", "w", False),
+        ("f'{number} is done'", "values[w]", False),
+        ("(number, None)", "values[w]", True),
+        ("(number, total)", "w", True),
+        ("[value for value in values]", "w", True),
+    ],
+    ids=["None", "numbers", "text", "a parameter that may be a tensor", "another variable", "a list"],
+)
+def test_line_that_puts_no_tensor_has_not_sent_it(last: str, given: str, both: bool, run: Path) -> None:
+    """But behind it the sender has put all, so that it may wait there."""
+    report = lost(run, PLAYED.format(last, "workers", given), 10)
+    at = "line 3 (`q.put()`) or line 4 (`q.put()`)" if both else "line 3 (`q.put()`)"
+    assert f", one of which sent it at {at}, had ended" in summary(report)
+    assert advice(report).startswith("Let the sender wait for an Event behind line 4 (`q.put()`), and set it")
+
+
+@pytest.mark.parametrize(
+    ("body", "where"),
+    [
+        ("    for x in data:\n        q.put(x)\n", "behind the loop of line 2"),
+        ("    while True:\n        q.put(x)\n        if x.done(): break\n", "before play() returns"),
+        ("    if data:\n        q.put(x)\n    else:\n        q.put(-x)\n", "before play() returns"),
+        ("    def add(x):\n        q.put(x)\n    add(data)\n", "behind its last call at line 3 (`q.put()`)"),
+        ("    with lock:\n        q.put(x)\n", "before play() returns"),
+    ],
+    ids=["loop", "endless loop", "one of two branches", "function inside", "block"],
+)
+def test_sender_waits_where_it_has_put_all(body: str, where: str, run: Path) -> None:
+    """In the loop it would never get to the rest."""
+    main = "def main(q):\n    p = mp.Process(target=play, args=(data, q))\n    p.start()\n    return q.get()\n"
+    source = f"def play(data, q):\n{body}{main}"
+    report = lost(run, source, len(source.splitlines()))
+    assert f"Let the sender wait for an Event {where}, and set it behind the last `q.get()`" in advice(report)
+
+
+def test_list_that_is_filled_later_may_hold_the_tensor(run: Path) -> None:
+    source = SLOW.replace("    q.put(torch", "    out = []\n    out.append(net())\n    q.put(out)\n    q.put(torch")
+    assert "sent it at line 4 (`q.put()`) or line 5 (`q.put()`), had ended" in summary(lost(run, source, 10))
