@@ -13,7 +13,10 @@ import msgspec
 from msgspec import structs
 
 from pytracer.analyze.collectives.deciding_tests import DECIDE, advice_of_test, change_of_test
-from pytracer.analyze.collectives.one_rank_values import is_shared
+from pytracer.analyze.collectives.data_parts import part_of_data
+from pytracer.analyze.collectives.one_rank_values import is_shared, is_shared_value
+from pytracer.analyze.collectives.rank_values import Compared
+from pytracer.analyze.collectives.ways import Side
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Made, Spot
@@ -30,26 +33,37 @@ from pytracer.report.job import PythonFrame
 
 _PLAIN = frozenset({"float", "int", "bool", "abs", "round", "min", "max", "len", "item", "isnan", "isfinite", "isinf"})
 _MOST_CALLS = 1  # functions inside of one another in which the condition is looked for
+_CHANGES = frozenset({"update", "setdefault", "pop", "clear", "popitem"})
 _OF_ALL = frozenset({"mean", "sum", "max", "min", "median", "std", "var"})
 
 
 class LocalNumber(msgspec.Struct, frozen=True):
     """`name`: in the condition; `place` and `text`: the line that takes it out of a tensor, or adds it up.
 
-    `there`: whether that line has the number itself.
+    `there`: whether that line has the number itself. `part`: the line that gives each rank its part of the data that
+    the number is computed from, with the expression that does so. `held`: what has it in the function of the condition,
+    where that is an entry of a dict which only another function asks for.
     """
 
     name: str
     place: str
     text: str
     there: bool = True
+    part: str | None = None
+    held: str | None = None
+
+    def own(self, values: str = "") -> str:
+        """`` a `val_loss` of its own ``, for the headline; `values`: what it was."""
+        part = ", from its own part of the data" if self.part is not None else ""
+        return f"a `{self.name}` of its own{values}{part}"
 
     @property
     def advice(self) -> str:
         """What to change."""
         where = "there" if self.there else "before the condition asks"
+        part = f", from its own part of the data ({self.part})" if self.part is not None else ""
         return (
-            f"each rank computes `{self.name}` for itself ({self.place}: `{self.text}`). all_reduce() it {where}, so "
+            f"each rank computes `{self.name}` for itself ({self.place}: `{self.text}`){part}. all_reduce() it {where}, so "
             "that all ranks decide by the same number, or let one rank decide and broadcast that."
         )
 
@@ -71,30 +85,56 @@ def local_number(
     return _number(slice_, structs.replace(spot, line=line), test, spot.file) if spot is not None else None
 
 
+def own_words(number: LocalNumber, inside: Side, outside: Side, at: int) -> str:
+    """`` a `logs['val_acc']` of its own (1.0; 0.8 on rank 0) ``: what it was when the ranks ended, if that is recorded.
+
+    Args:
+        number: By which the rank outside left a loop.
+        inside: A rank that is still in it.
+        outside: The other one.
+        at: Which frame of their ways, the outermost first, has the loop.
+    """
+    compared = Compared(inside.view, inside.call, outside.view, outside.call)
+    spot = compared.slice.spot(len(inside.way) - 1 - at)
+    if spot is None or number.held is None:
+        return number.own()
+    pair = compared.pair(ast.parse(number.held, mode="eval").body, spot)
+    return number.own(f" ({pair[1]}; {pair[0]} on {inside.name})" if pair is not None and pair[0] != pair[1] else "")
+
+
 def _number(slice_: Slice, at: Spot, test: ast.expr, here: str | None, hops: int = _MOST_CALLS) -> LocalNumber | None:
     """Of a condition at a place, or of those by which a function of the program decides that it calls."""
     for name in names_of(test):
         node = next((item for item in nodes_of(test) if variable(item) == name), None)
         made = slice_.made(node, at, calls=True) if node is not None else None
-        if made is None or is_shared(slice_, name, at) or _is_shared_there(slice_, made):
+        if made is None:
             continue
-        item = _item_of(test, name, made)
-        name, made = item if item is not None else (name, made)
+        item, held = _item_of(slice_, test, name, made), None
+        if item is None and is_shared(slice_, name, at):
+            continue
+        if item is not None:
+            name, made, held = item
+        if _is_shared_there(slice_, made):
+            continue
         taken = made.node if _takes_number(made.node) else None
         if taken is None and _asks_plainly(slice_, test, at):
             taken = _added_up(slice_, made) or _taken_by(test, name, made)
         if taken is not None:
             line = getattr(taken, "lineno", made.line)
             place = line_in(made.spot.file, line, here)
-            return LocalNumber(name, place, source(taken), there=_takes_number(taken))
+            part = part_of_data(slice_, structs.replace(made.spot, line=line), here)
+            return LocalNumber(name, place, source(taken), _takes_number(taken), part, held)
     if hops == 0 or not _asks_plainly(slice_, test, at):
         return None
     inner = (_number(slice_, spot, asked, here, hops - 1) for spot, asked in _asked_inside(slice_, test, at))
     return next((found for found in inner if found is not None), None)
 
 
-def _item_of(test: ast.expr, name: str, made: Made) -> tuple[str, Made] | None:
-    """`logs[self.monitor]`, of a dict with one entry, or with that key."""
+def _item_of(slice_: Slice, test: ast.expr, name: str, made: Made) -> tuple[str, Made, str | None] | None:
+    """`logs[self.monitor]`, of a dict with one entry, or with that key: what is there, followed back.
+
+    With the same of the variable that has the dict in the function that makes it.
+    """
     if not isinstance(made.node, ast.Dict):
         return None
     asked = next(
@@ -109,10 +149,30 @@ def _item_of(test: ast.expr, name: str, made: Made) -> tuple[str, Made] | None:
         if ast.unparse(key) == ast.unparse(asked.slice)
         or (len(made.node.keys) == 1 and not isinstance(asked.slice, ast.Constant))
     ]
-    sets = (item for item in nodes_of(made.spot.tree) if isinstance(item, ast.Subscript))
-    if any(isinstance(item.ctx, ast.Store) and variable(item.value) == name for item in sets):
+    if len(pairs) != 1 or _is_changed(slice_, name, made) or is_shared_value(slice_, pairs[0], made.spot):
         return None  # it has more entries
-    return (source(asked), structs.replace(made, node=pairs[0])) if len(pairs) == 1 else None
+    holders = [node for node, spot in made.through if spot.scope is made.spot.scope and isinstance(node, ast.Name)]
+    key = ast.unparse(asked.slice) if isinstance(asked.slice, ast.Constant) else None
+    held = f"{ast.unparse(holders[-1])}[{key}]" if holders and key is not None else None
+    return source(asked), slice_.made(pairs[0], made.spot, calls=True), held
+
+
+def _is_changed(slice_: Slice, name: str, made: Made) -> bool:
+    """Whether a line of the file sets an entry, or the function that makes the dict gives it to what may change it."""
+    called = {variable(node) for node, spot in made.through if spot.scope is made.spot.scope} - {None}
+    for item in nodes_of(made.spot.tree):
+        if isinstance(item, ast.Subscript) and isinstance(item.ctx, ast.Store):
+            if variable(item.value) in {name, *called}:
+                return True
+    for item in own_nodes(made.spot.scope):
+        if not isinstance(item, ast.Call) or called.isdisjoint(variable(part) for part in nodes_of(item)):
+            continue
+        on = variable(item.func.value) if isinstance(item.func, ast.Attribute) else None
+        own = slice_.function(item, made.spot)
+        inside = [part for part in own_nodes(own[0]) if isinstance(part, ast.Call)] if own is not None else []
+        if (on in called and called_name(item) in _CHANGES) or any(may_share(part) for part in (item, *inside)):
+            return True
+    return False
 
 
 def _asked_inside(slice_: Slice, test: ast.expr, at: Spot) -> Iterator[tuple[Spot, ast.expr]]:

@@ -129,6 +129,11 @@ def is_shared(slice_: Slice, name: str, spot: Spot) -> bool:
     return _Walk(slice_).of_name(name, spot) == "shared"
 
 
+def is_shared_value(slice_: Slice, node: ast.AST, spot: Spot) -> bool:
+    """As is_shared(), of an expression."""
+    return _Walk(slice_).of_value(node, spot) == "shared"
+
+
 class _Walk:
     """One search. Where one way gives all ranks the same, nothing is said of the others; nor of what is not known."""
 

@@ -21,7 +21,7 @@ from pytracer.analyze.collectives.description import place_of
 from pytracer.analyze.collectives.differing_bounds import differing_bound
 from pytracer.analyze.collectives.exchanges import exchange
 from pytracer.analyze.collectives.later_rounds import passed_by
-from pytracer.analyze.collectives.local_numbers import advice_at, local_number, number_at
+from pytracer.analyze.collectives.local_numbers import advice_at, local_number, number_at, own_words
 from pytracer.analyze.collectives.one_rank_exits import one_rank_exit
 from pytracer.analyze.collectives.one_rank_states import one_rank_state
 from pytracer.analyze.collectives.one_rank_values import OneRankValue
@@ -293,15 +293,17 @@ def _left_by(inside: Side, outside: Side, at: int, loop: Loop) -> Parting | None
     values = tested_words(inside, outside, at, loop, out[1])
     plain = flag is None and not any(isinstance(item, ast.BoolOp) for item in nodes_of(out[1]))
     number = local_number(snapshot, inside.way[::-1], len(inside.way) - 1 - at, *out) if plain else None
-    own = f", by a `{number.name}` of its own" if number is not None and not values else ""
-    said = f"{outside.name} had left {left}{values}{own}"
+    said = subject = f"{outside.name} had left {left}{values}"
+    if number is not None and not values:
+        subject += f", by {own_words(number, inside, outside, at)}"
+        said += f", by a `{number.name}` of its own"
     came = tested(inside, outside, at, out[1], out[0], loop) if flag is None else None
     if came is not None and came.theirs and not came.mine and came.reason is not None:
         left_it = f"{capital(outside.name)} had left {left}; {inside.name} was still in it"
-        return Parting(f"{left_it}. {came.reason}", subject=said, one_rank=True)
+        return Parting(f"{left_it}. {came.reason}", subject=subject, one_rank=True)
     if number is not None:
         agree = f"{capital(number.advice)}{_barrier_words(inside)}"
-    return Parting(f"{capital(said)}; {inside.name} was still in it. {agree}", subject=said)
+    return Parting(f"{capital(said)}; {inside.name} was still in it. {agree}", subject=subject)
 
 
 def _is_endless(side: Side, at: int, loop: Loop) -> bool:

@@ -31,8 +31,12 @@ def reported(
     mine: tuple[str, Way, Shape],
     theirs: tuple[str, Way, Shape],
     models: Sequence[Mapping[str, int]] = (MODEL, MODEL),
+    values: Sequence[Mapping[str, str]] = ({}, {}),
 ) -> Report:
-    """Both ranks call all_reduce of `before` from the line of rank 0's last call; then each (op, lines, size)."""
+    """Both ranks call all_reduce of `before` from the line of rank 0's last call; then each (op, lines, size).
+
+    `values`: the variables of the innermost function of each.
+    """
     program = str(program_in(run, source))
     job = Ranks(2)
     in_torch: Frame = ("all_reduce", f"{TORCH}/distributed/distributed_c10d.py", 3252)
@@ -49,7 +53,8 @@ def reported(
             box.collective(
                 name, group=group, by=by, sequence_nr=number, state=state, sizes=size, nbytes=nbytes, root=root
             )
-        box.at(7000).exception("RuntimeError", TIME_OUT, stack).exit(1)
+        held = [{"name": name, "value": value} for name, value in values[rank].items()]
+        box.at(7000).exception("RuntimeError", TIME_OUT, stack, **({"variables": held} if held else {})).exit(1)
         job.endings[rank] = {"exit_code": 1}
     loaded = job.job(run)
     named: list[dict[int, tuple[NamedTensor, ...]]] = [

@@ -196,3 +196,89 @@ def test_callback_decides_by_a_metric_of_each_rank(inside: str, share: str, logs
     report = reported(run, source, [], ("barrier", ways[0], [1]), ("broadcast_", ways[1], [1]), NO_MODEL)
     said = "each rank computes `logs[self.monitor]` for itself (line 16: `correct += "
     assert (said in advice(report)) == own
+
+
+METRICS = """import torch.distributed as dist
+class Stopping:
+    def on_epoch_end(self, epoch, logs):
+        if epoch > 1 and logs["val_acc"] > 0.97:
+            return True
+        return False
+def train(model, loader):
+    for x in loader:
+        loss = model(x)
+    dist.all_reduce(loss)
+    return loss
+def validate(model, data):
+    hits, seen = 0, 0
+    for x, y in data:
+        hits += right(model(x), y).item()
+        seen += len(y)
+    return hits / seen
+def log(logs):
+    dist.all_gather_object([], logs)
+def fit(model, loader, data, rank, world):
+    stopping = Stopping()
+    mine = {0}
+    for epoch in range(9):
+        loss = train(model, loader)
+        logs = {{"loss": loss, "val_acc": {1}}}
+        {2}
+        if stopping.on_epoch_end(epoch, logs):
+            break
+        dist.barrier()
+    dist.broadcast(model, 0)
+"""
+STEPS = "data[rank::world]"
+OWN = "validate(model, mine)"
+
+
+def stopped(run: Path, part: str, value: str, more: str, values: bool = True) -> Report:
+    """Rank 1 left the loop of line 23."""
+    held = [{"epoch": "2", "logs['val_acc']": number} for number in ("0.8", "1.0")] if values else [{}, {}]
+    ways = ([("fit", 29)], [("fit", 30)])
+    calls = ("barrier", ways[0], [1]), ("broadcast_", ways[1], [1])
+    return reported(run, METRICS.format(part, value, more), [[1]] * 3, *calls, NO_MODEL, held)
+
+
+@pytest.mark.parametrize(
+    ("part", "dealt"),
+    [
+        (STEPS, "line 22: `data[rank::world]`"),
+        ("DataLoader(Subset(data, range(rank, 9, world)))", "line 22: `range(rank, 9, world)`"),
+        ("DataLoader(data, sampler=DistributedSampler(data))", "line 22: `DistributedSampler(data)`"),
+        ("DataLoader(data)", None),
+        ("DataLoader(data, shuffle=True)", None),
+    ],
+)
+def test_entry_of_logs_is_followed_to_where_each_rank_computes_it(part: str, dealt: str | None, run: Path) -> None:
+    """With the split of the data, if there is one; train() shares another number."""
+    report = stopped(run, part, OWN, "print(logs)")
+    whole = "a `logs['val_acc']` of its own (1.0; 0.8 on rank 0)"
+    assert f"`), by {whole}{', from its own part of the data' if dealt else ''}" in summary(report)
+    said = "each rank computes `logs['val_acc']` for itself (line 15: `hits += right(model(x), y).item()`)"
+    said += f", from its own part of the data ({dealt}). all_reduce()" if dealt else ". all_reduce()"
+    assert said in advice(report).replace("Each", "each")
+
+
+def test_values_that_are_not_recorded_are_not_said(run: Path) -> None:
+    report = stopped(run, STEPS, OWN, "pass", values=False)
+    assert "by a `logs['val_acc']` of its own, from its own part of the data" in summary(report)
+
+
+@pytest.mark.parametrize(
+    ("value", "more"),
+    [
+        ("reduced(validate(model, mine))", "pass"),
+        ("metric.compute()", "pass"),
+        (OWN, "logs['val_acc'] = reduced(logs)"),
+        (OWN, "logs.update(share(logs))"),
+        (OWN, "reduce_dict(logs)"),
+        (OWN, "log(logs)"),
+        (OWN, "logs = reduced(logs)"),
+    ],
+)
+def test_entry_of_logs_that_the_ranks_may_share(value: str, more: str, run: Path) -> None:
+    """Where it is made, in the dict, by what is given the dict, or in another one."""
+    report = stopped(run, STEPS, value, more)
+    assert "of its own" not in summary(report) and "for itself" not in advice(report)
