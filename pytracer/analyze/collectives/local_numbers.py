@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 import msgspec
 from msgspec import structs
 
-from pytracer.analyze.collectives.deciding_tests import DECIDE, advice_of_test, change_of_test
 from pytracer.analyze.collectives.data_parts import part_of_data
+from pytracer.analyze.collectives.deciding_tests import DECIDE, advice_of_test, change_of_test
 from pytracer.analyze.collectives.one_rank_values import is_shared, is_shared_value
 from pytracer.analyze.collectives.rank_values import Compared
 from pytracer.analyze.collectives.ways import Side
@@ -63,8 +63,8 @@ class LocalNumber(msgspec.Struct, frozen=True):
         where = "there" if self.there else "before the condition asks"
         part = f", from its own part of the data ({self.part})" if self.part is not None else ""
         return (
-            f"each rank computes `{self.name}` for itself ({self.place}: `{self.text}`){part}. all_reduce() it {where}, so "
-            "that all ranks decide by the same number, or let one rank decide and broadcast that."
+            f"each rank computes `{self.name}` for itself ({self.place}: `{self.text}`){part}. all_reduce() it {where}, "
+            "so that all ranks decide by the same number, or let one rank decide and broadcast that."
         )
 
 
@@ -161,9 +161,9 @@ def _is_changed(slice_: Slice, name: str, made: Made) -> bool:
     """Whether a line of the file sets an entry, or the function that makes the dict gives it to what may change it."""
     called = {variable(node) for node, spot in made.through if spot.scope is made.spot.scope} - {None}
     for item in nodes_of(made.spot.tree):
-        if isinstance(item, ast.Subscript) and isinstance(item.ctx, ast.Store):
-            if variable(item.value) in {name, *called}:
-                return True
+        sets = isinstance(item, ast.Subscript) and isinstance(item.ctx, ast.Store)
+        if sets and variable(item.value) in {name, *called}:  # type: ignore[attr-defined]
+            return True
     for item in own_nodes(made.spot.scope):
         if not isinstance(item, ast.Call) or called.isdisjoint(variable(part) for part in nodes_of(item)):
             continue

@@ -54,7 +54,7 @@ def reported(
                 name, group=group, by=by, sequence_nr=number, state=state, sizes=size, nbytes=nbytes, root=root
             )
         held = [{"name": name, "value": value} for name, value in values[rank].items()]
-        box.at(7000).exception("RuntimeError", TIME_OUT, stack, **({"variables": held} if held else {})).exit(1)
+        box.at(7000).exception("RuntimeError", TIME_OUT, stack, variables=held).exit(1)
         job.endings[rank] = {"exit_code": 1}
     loaded = job.job(run)
     named: list[dict[int, tuple[NamedTensor, ...]]] = [
