@@ -17,7 +17,7 @@ from pytracer._text import shortened
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.native.grown_trees import growing_line, rounds_words
 from pytracer.analyze.evidence.native.native_stack import image_name
-from pytracer.analyze.evidence.native.walked import walked
+from pytracer.analyze.evidence.native.walked import entry_words, walked
 from pytracer.analyze.evidence.own_code.own_libraries import allocating_frames
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.wraps import Wrap, links, wraps_of_classes
@@ -31,6 +31,7 @@ from pytracer.analyze.view import ProcessView
 from pytracer.report.job import NativeFrame, PythonFrame, StackCycle
 
 _QUOTED = 44
+_SEVERAL = 3
 _LAST_GUARDED, _DEFAULT_LIMIT = 11, 1000
 _SOURCE = "level of nesting in the source that it compiles"
 _STATEMENTS = "Write it as statements with variables in between, or bound its depth"
@@ -167,6 +168,8 @@ def nesting_advice(view: ProcessView, found: Nesting, deeper: str) -> str:
         words = link_words(found, link, _place(frames, link.file, link.line))
         rounds = rounds_words(files, link, frames[0].file if frames else None)
         passes = f" Line {frames[0].line} passes {given}." if given is not None and link.tree else ""
+        entry = entry_words(view, frames, found.called, link.last, link.file) if link.last is not None else None
+        passes += f" Line {frames[0].line} passes the last of them (`{link.last}`) as {entry}." if entry else ""
         return f"{words}{rounds}.{passes} {deeper}"
     if wraps is not None:
         where, text = wraps
@@ -174,7 +177,20 @@ def nesting_advice(view: ProcessView, found: Nesting, deeper: str) -> str:
             f"{first}: {where} (`{shortened(text, _QUOTED)}`) may add one in each round of a loop. {found.advice()}. "
             f"{deeper}"
         )
-    return f"{first}, and {_passed(frames, given)} is nested too deep for the stack. {found.advice()}. {deeper}"
+    passed = f"{first}, and {_passed(frames, given)} is nested too deep for the stack"
+    linked = linking_lines(files, found)
+    held = list(dict.fromkeys((item.owner, item.attribute) for item in linked))
+    if found.level != _OBJECT or not linked or any(None in item for item in held) or len(linked) > _SEVERAL:
+        return f"{passed}. {found.advice()}. {deeper}"
+    each = [_linked_at([item for item in linked if (item.owner, item.attribute) == one], frames) for one in held]
+    advice = found.advice(held[0][1], held[0][0]) if len(held) == 1 else found.advice()
+    return f"{passed}: its objects may be linked by {' or '.join(each)}. {advice}. {deeper}"
+
+
+def _linked_at(links_: Sequence[Wrap], frames: Sequence[PythonFrame]) -> str:
+    """`` `Job.after` (line 12 or line 15) ``."""
+    places = (_place(frames, item.file, item.line) for item in links_)
+    return f"`{links_[0].owner}.{links_[0].attribute}` ({' or '.join(places)})"
 
 
 def _passed(frames: Sequence[PythonFrame], given: str | None) -> str:
@@ -209,6 +225,16 @@ def adding_line(view: ProcessView, found: Nesting) -> LineWords | None:
         return _place(frames, link.file, link.line)
     wraps = wrapping_line(view, frames) if found != _GRAPH else None
     return wraps[0] if wraps is not None else None
+
+
+def adding_words(view: ProcessView, found: Nesting) -> str | None:
+    """`` line 26 may add one, held by `Job.before` ``, for the headline."""
+    adds, link = adding_line(view, found), linking_line(_files(view, program_frames(view)), found)
+    if adds is None:
+        return None
+    owner = f"{link.owner}." if link is not None and link.owner else None
+    held = f", held by `{owner}{link.attribute}`" if link is not None and owner and link.attribute else ""
+    return f"{adds} may add one{held}"
 
 
 def deepening_line(view: ProcessView, found: Nesting) -> LineWords | None:
@@ -261,7 +287,7 @@ def _files(view: ProcessView, frames: list[PythonFrame]) -> dict[str, ast.Module
     return program_files(view.process.snapshot, frames or allocating_frames(view))
 
 
-def _place(frames: list[PythonFrame], file: str, line: int) -> LineWords:
+def _place(frames: Sequence[PythonFrame], file: str, line: int) -> LineWords:
     """`line 9`, or `model.py:9` of another file than the innermost frame's."""
     return line_in(file, line, frames[0].file if frames else None)
 
@@ -270,13 +296,18 @@ def linking_line(files: Mapping[str, ast.Module], walker: Nesting) -> Wrap | Non
     """The only line of a program by which objects hold the one before them, in a loop or from call to call."""
     if walker.level not in (_OBJECT, _CONTAINER):
         return None
-    of_objects, linked = walker.level == _OBJECT, links(files)
-    if not of_objects:  # what containers hold has no class
-        linked = [structs.replace(item, owner=None) for item in linked]
-    found = [*(wraps_of_classes(files) if of_objects else ()), *linked]
+    found = linking_lines(files, walker)
     if not found:
         return growing_line(files)
     return found[0] if len(found) == 1 else None
+
+
+def linking_lines(files: Mapping[str, ast.Module], walker: Nesting) -> list[Wrap]:
+    """All lines by which objects, or what containers hold, may hold the one before them."""
+    of_objects, linked = walker.level == _OBJECT, links(files)
+    if not of_objects:  # what containers hold has no class
+        linked = [structs.replace(item, owner=None) for item in linked]
+    return [*(wraps_of_classes(files) if of_objects else ()), *linked]
 
 
 def link_words(found: Nesting, link: Wrap, place: str) -> str:

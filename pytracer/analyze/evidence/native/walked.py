@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 
 from pytracer._text import shortened
 from pytracer.analyze.evidence.exceptions.name_origins import follow
+from pytracer.analyze.evidence.syntax.bindings import bound_value
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on, keyword_value, passed_values
 from pytracer.analyze.evidence.syntax.imports import imported_as
 from pytracer.analyze.evidence.syntax.lines import names_of_line
@@ -49,6 +50,34 @@ def walked(view: ProcessView, frames: Sequence[PythonFrame], called: Collection[
     if made is None or (made.frame.file, made.frame.line) == (frame.file, frame.line) or made.frame.file != frame.file:
         return f"{part}`{name}`"
     return f"{part}`{made.name}` (line {made.frame.line}: `{shortened(made.text, _QUOTED)}`)"
+
+
+def entry_words(
+    view: ProcessView, frames: Sequence[PythonFrame], called: Collection[str], text: str, file: str
+) -> str | None:
+    """`` entry 'jobs' of `state` ``: of the dict that the innermost line passes, the only one that has such a text.
+
+    Args:
+        view: The process.
+        frames: The program's, innermost first.
+        called: The names by which a program calls what walks.
+        text: An attribute of `self`, which a class of the file sets.
+        file: That file.
+    """
+    frame = frames[0] if frames else None
+    tree = syntax_tree(view.process.snapshot, frame)
+    if tree is None or frame is None or frame.line is None or frame.file != file or not text.startswith("self."):
+        return None
+    calls = [item for item in calls_on(tree, frame.line) if called_name(item) in called and not _is_method(tree, item)]
+    given = _object(calls[0]) if len(calls) == 1 else None
+    bound = bound_value(scope_of(tree, frame.line), given.id, frame.line) if isinstance(given, ast.Name) else None
+    held = bound[1] if bound is not None else given
+    if not isinstance(held, ast.Dict):
+        return None
+    keys = [key for key, value in zip(held.keys, held.values, strict=True) if ast.unparse(value) == text]
+    if len(keys) != 1 or not isinstance(keys[0], ast.Constant):
+        return None
+    return f"entry {ast.unparse(keys[0])}{f' of `{given.id}`' if isinstance(given, ast.Name) else ''}"
 
 
 def _names(tree: ast.Module, line: int, called: Collection[str]) -> list[str]:

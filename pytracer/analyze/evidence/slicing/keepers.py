@@ -19,7 +19,7 @@ Files = Mapping[str, ast.Module]
 class Taker(msgspec.Struct, frozen=True):
     """What is called by `name`: the function that then runs, and its parameter that is kept inside of the result.
 
-    `function`: None of a library's, which may keep any.
+    `function`: None of a library's, which may keep any. `fluent`: a method, whose object is the result.
     """
 
     name: str
@@ -27,10 +27,13 @@ class Taker(msgspec.Struct, frozen=True):
     parameter: str
     attribute: str | None = None
     owner: str | None = None
+    fluent: bool = False
 
     @property
     def links(self) -> bool:
         """Whether there may be nothing inside: the first object of a chain."""
+        if self.fluent:
+            return True
         default = default_of(self.function, self.parameter) if self.function is not None else None
         return is_none(default)
 
@@ -85,7 +88,7 @@ def _keeper(owner: ast.ClassDef, attribute: str) -> tuple[Function, str] | None:
         for target, value in set_by(node)
         if target == f"self.{attribute}"
     ]
-    name = _inside(values[0]) if len(values) == 1 else None
+    name = inside_of(values[0]) if len(values) == 1 else None
     return (made, name) if name is not None and name in parameters(made) else None
 
 
@@ -100,7 +103,7 @@ def _of_dataclass(owner: ast.ClassDef, attribute: str) -> tuple[Function, str] |
     return (made, attribute) if isinstance(made, ast.FunctionDef) else None
 
 
-def _inside(value: ast.expr) -> str | None:
+def inside_of(value: ast.expr) -> str | None:
     """`x` of `x`, `iter(x)`, `list(x)` and `x or other`."""
     if isinstance(value, ast.Call) and called_name(value) in ("iter", "list", "tuple") and len(value.args) == 1:
         value = value.args[0]

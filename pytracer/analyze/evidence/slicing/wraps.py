@@ -8,12 +8,11 @@ keeps nothing from call to call: such a line counts only in a loop.
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import msgspec
 from msgspec import structs
 
-from pytracer.analyze.evidence.slicing.calls import argument_of
 from pytracer.analyze.evidence.slicing.keepers import (
     Files,
     Taker,
@@ -24,6 +23,7 @@ from pytracer.analyze.evidence.slicing.keepers import (
     set_by,
     takers_of,
 )
+from pytracer.analyze.evidence.slicing.linkers import Linker, are_neighbors, given_for, linkers_of, set_part
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
 from pytracer.analyze.evidence.syntax.loops import Loop, loops_of
@@ -31,7 +31,6 @@ from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import Scope, class_around, own_nodes, parameters
 
 _NAMED = (ast.FunctionDef, ast.AsyncFunctionDef)
-_ADDS = ("append", "add", "appendleft")
 _LISTS = ("append", "appendleft")
 _DEEPEST = 3  # functions that pass it on
 
@@ -55,6 +54,8 @@ class Wrap(msgspec.Struct, frozen=True):
     owner: str | None = None
     listed: tuple[int, str] | None = None
     """The line that puts the same object into a list, and that line."""
+    last: str | None = None
+    """The variable that then has the last object of the chain."""
     tree: bool = False
     """Whether it puts a node below another one, from which the loop goes on."""
 
@@ -86,6 +87,7 @@ def wraps_of_library(files: Files, names: Collection[str]) -> list[Wrap]:
 
 def links(files: Files) -> list[Wrap]:
     """Lines by which an object is set as an attribute or item of the next one: `node.prev = last`, `last = node`."""
+    linkers = linkers_of(files)
     return [
         Wrap(
             file,
@@ -97,26 +99,32 @@ def links(files: Files) -> list[Wrap]:
             None,
             attribute,
             owner_of(files, attribute),
-            listed=listed(scope, node),
+            listed=listed(scope, node, linkers),
         )
         for file, tree in files.items()
         for scope in _scopes(tree)
         for node in own_nodes(scope)
-        if isinstance(node, (ast.Assign, ast.Expr))
-        for attribute, loops in _linked(scope, node)
+        if isinstance(node, (ast.Assign, ast.AugAssign, ast.Expr))
+        for attribute, loops in _linked(scope, node, linkers)
         for name in [scope.name if isinstance(scope, _NAMED) else None]
         for sometimes in [_is_conditional(scope, node.lineno, max((item.lineno for item in loops), default=0))]
     ]
 
 
-def _linked(scope: Scope, node: ast.Assign | ast.Expr) -> Iterator[tuple[str | None, list[Loop]]]:
-    target, value = _set_part(node)
+def _linked(
+    scope: Scope, node: ast.Assign | ast.AugAssign | ast.Expr, linkers: Mapping[str, Linker]
+) -> Iterator[tuple[str | None, list[Loop]]]:
+    target, value = set_part(node, linkers)
     if target is None or value is None or isinstance(value, ast.Constant):
         return
     base, held = ast.unparse(target.value), ast.unparse(value)
     if base == "self":
         return
     loops = [item for item in loops_of(scope) if item.lineno < node.lineno <= (item.end_lineno or 0)]
+    attribute = target.attr if isinstance(target, ast.Attribute) else None
+    if attribute is not None and are_neighbors(target.value, value, loops):
+        yield attribute, loops
+        return
     for item in own_nodes(scope):
         if not isinstance(item, ast.Assign) or item.lineno <= node.lineno:
             continue
@@ -125,14 +133,14 @@ def _linked(scope: Scope, node: ast.Assign | ast.Expr) -> Iterator[tuple[str | N
             moved = not known.isdisjoint({(held, base), (base, held), (base, ast.unparse(target))})
             inside = any(item.lineno <= (loop.end_lineno or 0) for loop in loops)
             if moved and (inside or (not loops and _outlives(scope, name))):
-                yield target.attr if isinstance(target, ast.Attribute) else None, loops
+                yield attribute, loops
                 return
 
 
-def listed(scope: Scope, node: ast.stmt) -> tuple[int, str] | None:
+def listed(scope: Scope, node: ast.stmt, linkers: Mapping[str, Linker] | None = None) -> tuple[int, str] | None:
     """The line beside a link that puts one of the linked objects into a list: `self.items.append(node)`."""
     parts = [name for name, _ in set_by(node)] if isinstance(node, ast.Assign) else []
-    held = {ast.unparse(item) for item in _linked_objects(node)} | set(parts)
+    held = {ast.unparse(item) for item in _linked_objects(node, linkers or {})} | set(parts)
     for item in own_nodes(scope):
         if isinstance(item, ast.Expr) and item is not node and isinstance(item.value, ast.Call):
             call = item.value
@@ -142,25 +150,14 @@ def listed(scope: Scope, node: ast.stmt) -> tuple[int, str] | None:
     return None
 
 
-def _linked_objects(node: ast.stmt) -> list[ast.expr]:
-    target, value = _set_part(node) if isinstance(node, (ast.Assign, ast.Expr)) else (None, None)
+def _linked_objects(node: ast.stmt, linkers: Mapping[str, Linker]) -> list[ast.expr]:
+    target, value = set_part(node, linkers) if isinstance(node, (ast.Assign, ast.AugAssign, ast.Expr)) else (None, None)
     return [item for item in (target.value if target is not None else None, value) if item is not None]
 
 
 def _either(value: ast.expr) -> list[ast.expr]:
     """`None if done else node` is one of two."""
     return [value.body, value.orelse] if isinstance(value, ast.IfExp) else [value]
-
-
-def _set_part(node: ast.Assign | ast.Expr) -> tuple[ast.Attribute | ast.Subscript | None, ast.expr | None]:
-    """Where `node.next = other` or `node.children.append(other)` puts something, and what."""
-    target: ast.expr | None = None
-    value: ast.expr | None = node.value
-    if isinstance(node, ast.Assign):
-        target = node.targets[0] if len(node.targets) == 1 else None
-    elif isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and called_name(value) in _ADDS:
-        target, value = value.func.value, value.args[0] if len(value.args) == 1 else None
-    return (target, value) if isinstance(target, (ast.Attribute, ast.Subscript)) else (None, None)
 
 
 def wraps_of_function(files: Files, function: Scope, parameter: str) -> list[Wrap]:
@@ -206,6 +203,7 @@ def wraps_of_classes(files: Files) -> list[Wrap]:
         names = {name.removeprefix("self.") for name in targets if name.startswith("self.")}
         names |= {item.id for item in fields if isinstance(item, ast.Name)}
         takers += (item for name in sorted(names) for item in takers_of(classes, owner.name, name))
+    takers += (item.taker for item in linkers_of(files).values() if item.fluent)
     return _wraps(files, takers, _DEEPEST)
 
 
@@ -246,7 +244,13 @@ def _wraps(files: Files, takers: Sequence[Taker], depth: int) -> list[Wrap]:
                     if grown is not None and grown.looped:
                         found[file, kept.node.lineno] = structs.replace(grown, file=file)
                     elif kept.target is None or _is_returned(scope, kept.target):
-                        further = _of_caller(files, scope, taker, given, depth)
+                        beside = listed(scope, kept.node)
+                        further = [
+                            structs.replace(item, listed=beside) if beside is not None and item.file == file else item
+                            for item in _of_caller(files, scope, taker, given, depth)
+                        ]
+                        if grown is not None and not further:  # `self.last = node`, `return node`
+                            further = [structs.replace(grown, file=file)]
                         found |= {(item.file, item.line): item for item in further}
                     elif grown is not None:
                         found[file, kept.node.lineno] = structs.replace(grown, file=file)
@@ -267,10 +271,8 @@ def _given(call: ast.Call, takers: Sequence[Taker]) -> Iterator[tuple[Taker, ast
     for item in takers:
         if item.function is None:
             yield from ((item, given) for given in passed_values(call))
-        elif (given := argument_of(call, item.function, item.parameter)) is not None:
-            yield item, given
-            if isinstance(given, (ast.List, ast.Tuple)):
-                yield from ((item, one) for one in given.elts)
+        else:
+            yield from ((item, given) for given in given_for(call, item))
 
 
 def _texts(scope: Scope, given: ast.expr) -> set[str]:
@@ -311,7 +313,17 @@ def _grown(scope: Scope, kept: _Kept, taker: Taker, given: ast.expr) -> Wrap | N
     inside = _is_conditional(scope, line, max((item.lineno for item in loops), default=0))
     text = ast.unparse(kept.node)
     return Wrap(
-        "", line, text, name, bool(loops), inside, again, taker.attribute, taker.owner, listed=listed(scope, kept.node)
+        "",
+        line,
+        text,
+        name,
+        bool(loops),
+        inside,
+        again,
+        taker.attribute,
+        taker.owner,
+        listed=listed(scope, kept.node),
+        last=target,
     )
 
 

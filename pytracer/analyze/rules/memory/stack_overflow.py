@@ -38,7 +38,7 @@ from pytracer.analyze.evidence.native.descents import Descent, descent, levels
 from pytracer.analyze.evidence.native.native_stack import frame_words, image_name, own_frames
 from pytracer.analyze.evidence.native.nesting import (
     Nesting,
-    adding_line,
+    adding_words,
     deepening_line,
     guard_words,
     nesting_advice,
@@ -175,8 +175,8 @@ def _how(view: ProcessView, cycle: StackCycle | None, python: Cycle[PythonFrame]
     depth = count_words(_depth(view), "frame")
     nested = _nested(cycle, python)
     if nested is not None:
-        adds = adding_line(view, nested)
-        return f": {nested.clause}{f' ({adds} may add one)' if adds is not None else ''}, {depth} of native code deep"
+        adds = adding_words(view, nested)
+        return f": {nested.clause}{f' ({adds})' if adds is not None else ''}, {depth} of native code deep"
     if python is not None and _is_of_python(cycle, python):
         size = _stack_bytes(view)
         small = size is not None and size < SMALL_STACK_BYTES

@@ -60,4 +60,42 @@ def test_objects_of_a_list_that_lead_to_each_other_are_unlinked(run: Path) -> No
 def test_function_that_met_the_end_is_named_only_where_it_repeats(leaf: str, named: bool, run: Path) -> None:
     told = summary(overflow(run, REPLAY, leaf))
     assert (f"end of its stack in {leaf}" in told) == named, told
-    assert "pickle calls itself for each object that an object holds (line 9 may add one)" in told
+    assert "pickle calls itself for each object that an object holds (line 9 may add one, held by `Step.next`)" in told
+
+
+JOBS = """class Job:
+    def __init__(self, name):
+        self.name, self.needed = name, []
+    def after(self, *jobs):
+        self.needed.extend(jobs)
+        return self
+class Plan:
+    def submit(self, name):
+        job = Job(name).after(self.last)
+        self.last = job
+        return job
+    def save(self, path):
+        torch.save({"model": self.model, "jobs": self.last}, path)
+"""
+
+
+def test_object_that_a_method_gives_the_one_before(run: Path) -> None:
+    """With the attribute in the headline, and the entry of the dict that has the chain."""
+    report = overflow(run, JOBS)
+    assert "(line 9 may add one, held by `Job.needed`)" in summary(report)
+    said = advice(report)
+    assert "line 9 may add one each time that submit() runs: `job = Job(name).after(self.last)`, each held by" in said
+    assert "leave `needed` out (`Job.__getstate__`)" in said
+    assert "Line 13 passes the last of them (`self.last`) as entry 'jobs'." in said
+    other = advice(overflow(run, JOBS.replace('"jobs": self.last', '"jobs": self.all')))
+    assert "each held by `Job.needed`" in other and "the last of them" not in other
+
+
+def test_several_links_are_named_together(run: Path) -> None:
+    """Which of them made it so deep is not known; the look-alike links nothing."""
+    more = "    def again(self, old):\n        new = Job(2).after(self.first)\n        self.first = new\n"
+    said = advice(overflow(run, JOBS + more))
+    assert "is nested too deep for the stack: its objects may be linked by `Job.needed` (line 9 or line 15). K" in said
+    assert "leave `needed` out (`Job.__getstate__`)" in said
+    none = advice(overflow(run, JOBS.replace("self.last = job", "self.n = len(job.needed)")))
+    assert "may be linked" not in none and "is nested too deep for the stack. Keep the objects" in none

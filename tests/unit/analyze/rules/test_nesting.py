@@ -263,7 +263,7 @@ def copied(run: Path, source: str, *, cut: bool = True) -> tuple[str, str]:
 def test_tree_is_copied_in_a_loop_and_a_larger_stack_holds_more(run: Path) -> None:
     """Its links are the data; the depth that the stack held is known."""
     told, then = copied(run, TREE)
-    assert "(train.py:7 may add one), 90000 frames of native code deep" in told
+    assert "(train.py:7 may add one, held by `Term.args`), 90000 frames of native code deep" in told
     assert "each held by `Term.args`. Copy the objects in a loop (`Term.__deepcopy__`, with a list as stack)" in then
     assert "A larger stack holds more in proportion: 8.0 MiB held 90000 frames (`ulimit -s` before the start)" in then
 

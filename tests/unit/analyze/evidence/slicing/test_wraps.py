@@ -103,3 +103,71 @@ def test_lines_that_may_close_a_circle() -> None:
     source += "        self.inner = 1\nbox.inner = root\n"
     found = set_elsewhere({"train.py": ast.parse(source)}, "Box", "inner")
     assert [node.lineno for _, node in found] == [9, 5]
+
+
+METHOD = "class Job:\n    def __init__(self):\n        self.needed = []\n    def after(self, *jobs):\n"
+FLUENT = f"{METHOD}        self.needed.extend(jobs)\n        return self\n"
+LOOPED = f"{METHOD}        for job in jobs:\n            self.needed.append(job)\n"
+ADDED = f"{METHOD}        self.needed += jobs\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "attribute"),
+    [
+        (FLUENT + "for i in y:\n    job = Job().after(last)\n    last = job\n", "needed"),
+        (FLUENT + "for i in y:\n    job = Job()\n    job.after(last)\n    last = job\n", "needed"),
+        (LOOPED + "for i in y:\n    job = Job()\n    job.after(last)\n    last = job\n", "needed"),
+        (ADDED + "for a, b in zip(jobs, jobs[1:]):\n    b.after(a)\n", "needed"),
+        (ADDED + "for a, b in pairwise(jobs):\n    b.after(a)\n", "needed"),
+        (ADDED + "for i in range(1, n):\n    jobs[i].after(jobs[i - 1])\n", "needed"),
+        ("for i in range(1, n):\n    jobs[i].before = jobs[i - 1]\n", "before"),
+        ("for i in y:\n    job = Job()\n    job.needed += [last]\n    last = job\n", "needed"),
+        ("for i in y:\n    job = Job()\n    job.needed.extend([last])\n    last = job\n", "needed"),
+    ],
+)
+def test_objects_that_a_method_or_the_list_of_another_links(source: str, attribute: str) -> None:
+    files = {"train.py": ast.parse(source)}
+    found = [*wraps_of_classes(files), *links(files)]
+    assert [item.attribute for item in found] == [attribute]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        FLUENT + "for i in y:\n    job = Job().after(root)\n    last = job\n",
+        FLUENT + "job = Job().after(last)\nlast = job\n",
+        FLUENT + "for i in y:\n    root.after(job)\n",
+        FLUENT + "def after(x):\n    pass\nfor i in y:\n    job = Job().after(last)\n    last = job\n",
+        FLUENT.replace("extend(jobs)", "extend(names(jobs))") + "for i in y:\n    j = Job().after(l)\n    l = j\n",
+        ADDED + "for a, b in zip(jobs, others[1:]):\n    b.after(a)\n",
+        ADDED + "for i in range(1, n):\n    jobs[i].after(others[i - 1])\n",
+        ADDED + "for i in range(1, n):\n    jobs[i].after(jobs[0])\n",
+        METHOD + "        print(jobs)\n        return self\nfor i in y:\n    j = Job().after(l)\n    l = j\n",
+    ],
+    ids=[
+        "root",
+        "once",
+        "flat",
+        "two of that name",
+        "copies",
+        "other list",
+        "other items",
+        "all first",
+        "kept nowhere",
+    ],
+)
+def test_methods_that_link_no_chain(source: str) -> None:
+    files = {"train.py": ast.parse(source)}
+    assert [*wraps_of_classes(files), *links(files)] == []
+
+
+def test_chain_that_is_passed_on_and_listed_by_another_function() -> None:
+    """`plan.add(after=[previous])`, which gives it to the method and keeps a list of all."""
+    add = "class Plan:\n    def add(self, name, after=()):\n        job = Job().after(*after)\n"
+    add += "        self.jobs.append(job)\n        return job\n"
+    loop = "def make(plan):\n    last = plan.add('a')\n    for i in y:\n        last = plan.add('b', after=[last])\n"
+    (found,) = wraps_of_classes({"train.py": ast.parse(FLUENT + add + loop)})
+    assert (found.line, found.attribute, found.owner) == (15, "needed", "Job")
+    assert found.listed == (10, "self.jobs.append(job)")
+    flat = loop.replace("[last]", "[first]")
+    assert wraps_of_classes({"train.py": ast.parse(FLUENT + add + flat)}) == []
