@@ -63,8 +63,8 @@ class LocalNumber(msgspec.Struct, frozen=True):
         where = "there" if self.there else "before the condition asks"
         part = f", from its own part of the data ({self.part})" if self.part is not None else ""
         return (
-            f"each rank computes `{self.name}` for itself ({self.place}: `{self.text}`){part}. all_reduce() it {where}, "
-            "so that all ranks decide by the same number, or let one rank decide and broadcast that."
+            f"each rank computes `{self.name}` for itself ({self.place}: `{self.text}`){part}. all_reduce() it "
+            f"{where}, so that all ranks decide by the same number, or let one rank decide and broadcast that."
         )
 
 
