@@ -43,6 +43,7 @@ _HANDLES = frozenset(
     {"open", "File", "connect", "memmap", "open_memmap", "mmap", "ZipFile", "TarFile", "VideoCapture", "VideoReader"}
     | {"Dataset", "begin", "Env", "open_dataset", "open_zarr", "open_array", "open_group", "Lock", "ref", "Session"}
 )
+_CONVERTS = frozenset({"astype", "from_numpy"})  # give an array as large as the one that they have
 _SAME_NUMBER = frozenset({"int", "str", "item", "tolist"})
 _ORDERS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 _NARROWS = (ast.Mod, ast.FloorDiv, ast.BitAnd, ast.RShift)
@@ -182,9 +183,7 @@ def _stored(node: ast.Assign | ast.Expr, method: _Method, numbers: frozenset[str
 
 def _is_given(method: _Method, value: ast.expr) -> bool:
     """Whether it is part of what the method returns."""
-    names = {item.id for item in nodes_of(value) if isinstance(item, ast.Name)}
-    given = [item.value for item in nodes_of(method) if isinstance(item, (ast.Return, ast.Yield)) and item.value]
-    return any(isinstance(part, ast.Name) and part.id in names for item in given for part in nodes_of(item))
+    return any(isinstance(item, ast.Name) and item.id in _given_names(method) for item in nodes_of(value))
 
 
 def _is_made(method: _Method, value: ast.expr, seen: frozenset[str] = frozenset()) -> bool:
@@ -195,8 +194,7 @@ def _is_made(method: _Method, value: ast.expr, seen: frozenset[str] = frozenset(
     if isinstance(value, (ast.Tuple, ast.List)):
         return any(_is_made(method, item, seen) for item in value.elts)
     if isinstance(value, ast.BinOp):
-        sides = (value.left, value.right)
-        return not any(map(_is_text, sides)) and any(_is_made(method, item, seen) for item in sides)
+        return _is_computed(method, value, seen)
     if isinstance(value, ast.Call):
         mapped = any(item.arg == "mmap_mode" for item in value.keywords)
         return called_name(value) not in _SMALL | _HANDLES and not mapped
@@ -212,6 +210,57 @@ def _is_made(method: _Method, value: ast.expr, seen: frozenset[str] = frozenset(
     again = [item for item in bound if isinstance(item, ast.BinOp) and value.id not in names_of(item)]
     calls = [*(item for item in bound if isinstance(item, ast.Call)), *again]
     return bool(calls) and all(_is_made(method, item, seen | {value.id}) for item in calls)
+
+
+def _is_computed(method: _Method, value: ast.BinOp, seen: frozenset[str]) -> bool:
+    """`(image / 255 - 0.5) / 0.2` of what was loaded and is returned, also `image.astype("float32") / 255`.
+
+    One number of a sample is none of that: `np.percentile(image, 99) / 255`; and a path is no number: `root / name`.
+    """
+    sides = _sides(value)
+    if any(map(_is_text, sides)):
+        return False
+    is_quotient = any(isinstance(item, ast.BinOp) and isinstance(item.op, ast.Div) for item in nodes_of(value))
+    for side in sides:
+        name = _converted(side)
+        if name is not None and _is_made(method, name, seen):
+            if _is_given(method, name) or _returns_kept(method):
+                return True
+        elif isinstance(side, ast.Name) and _is_made(method, side, seen):
+            by_number = all(item is side or isinstance(item, ast.Constant) for item in sides)
+            is_given = _is_given(method, side) or bool(seen & _given_names(method))
+            if is_given and (by_number or not is_quotient):
+                return True
+    return False
+
+
+def _sides(value: ast.expr) -> list[ast.expr]:
+    """What is computed with: of `(a - b) / c` three."""
+    return [*_sides(value.left), *_sides(value.right)] if isinstance(value, ast.BinOp) else [value]
+
+
+def _converted(side: ast.expr) -> ast.Name | None:
+    """`image`, of `image.astype("float32")` and `torch.from_numpy(image)`."""
+    if not isinstance(side, ast.Call) or called_name(side) not in _CONVERTS or not isinstance(side.func, ast.Attribute):
+        return None
+    held = side.func.value if side.func.attr == "astype" else next(iter(side.args), None)
+    return held if isinstance(held, ast.Name) else None
+
+
+def _returns_kept(method: _Method) -> bool:
+    """Whether it returns an item of an attribute that it fills: `image = self.images[i]`, `return image`."""
+    items = [item for item in nodes_of(method) if isinstance(item, ast.Subscript)]
+    filled = {variable(item.value) for item in items if isinstance(item.ctx, ast.Store)} - {None}
+    given = _given_names(method)
+    returned = [item.value for item in nodes_of(method) if isinstance(item, (ast.Return, ast.Yield)) and item.value]
+    returned += [value for item in nodes_of(method) for name, value in _bound(item) if name in given]
+    return any(isinstance(item, ast.Subscript) and variable(item.value) in filled for item in returned)
+
+
+def _given_names(method: _Method) -> frozenset[str]:
+    """The variables that are part of what the method returns."""
+    given = [item.value for item in nodes_of(method) if isinstance(item, (ast.Return, ast.Yield)) and item.value]
+    return frozenset(part.id for item in given for part in nodes_of(item) if isinstance(part, ast.Name))
 
 
 def _is_text(value: ast.expr) -> bool:
@@ -293,14 +342,33 @@ def _is_own(value: ast.expr, local: dict[str, list[ast.expr]]) -> bool:
     if isinstance(value, ast.IfExp):
         return _is_own(value.body, local) and _is_own(value.orelse, local)
     if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Mult):
-        return isinstance(value.left, ast.List) or isinstance(value.right, ast.List)
+        filled = [item for item in (value.left, value.right) if isinstance(item, ast.List)]
+        return bool(filled) and not any(map(_is_of_numbers, filled))
     if isinstance(value, ast.Call):
         limited = any(item.arg in ("maxlen", "out") for item in value.keywords) or (
             called_name(value) == "deque" and len(value.args) > 1
         )
-        return called_name(value) in _COLLECTIONS | _ARRAYS and not limited
+        name = called_name(value)
+        return not limited and (name in _COLLECTIONS or (name in _ARRAYS and _has_rows(value)))
     literals = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp)
     return isinstance(value, literals) or (isinstance(value, ast.Constant) and value.value is None)
+
+
+def _is_of_numbers(value: ast.List) -> bool:
+    """`[0.0]`, of which `[0.0] * n` has one number for each sample."""
+    return any(isinstance(item, ast.Constant) and isinstance(item.value, (int, float)) for item in value.elts)
+
+
+def _has_rows(call: ast.Call) -> bool:
+    """Whether an array is known to have more than one dimension, or objects: `np.zeros(n)` has a number for each."""
+    if any(item.arg == "dtype" and ast.unparse(item.value) in ("object", "np.object_") for item in call.keywords):
+        return True
+    shape = next((item.value for item in call.keywords if item.arg in ("shape", "size")), None)
+    shape = call.args[0] if shape is None and call.args else shape
+    if isinstance(shape, (ast.Tuple, ast.List)):
+        return len(shape.elts) > 1
+    of_torch = isinstance(call.func, ast.Attribute) and ast.unparse(call.func.value) == "torch"
+    return of_torch and called_name(call) != "full" and len(call.args) > 1
 
 
 def _is_bounded(owner: ast.ClassDef, name: str) -> bool:
