@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pytracer._library_files import is_library_file
 from pytracer.analyze.evidence.ends.exit_condition import condition_at
-from pytracer.analyze.evidence.ends.memory_limits import MemoryLimit, memory_limit
+from pytracer.analyze.evidence.ends.memory_limits import MemoryLimit, asks_memory
 from pytracer.analyze.evidence.ends.worker_caches import is_about_memory
 from pytracer.analyze.view import RecordedSender
 
@@ -15,12 +15,12 @@ def kill_condition(sent: RecordedSender) -> str | None:
     return condition_at(sent.sender.snapshot, frame) if frame is not None and not is_library_file(frame.file) else None
 
 
-def kill_limit(sent: RecordedSender, below: str | None) -> MemoryLimit | None:
-    """The condition about memory that decided it; also one that has nothing more than the name of memory."""
-    found = memory_limit(sent)
-    if found is None and below is not None and is_about_memory(below):
-        return MemoryLimit(None, None)
-    return found
+def asks_for_memory(sent: RecordedSender, below: str | None) -> bool:
+    """Whether a condition about that line asks for memory of some kind, if only by a name: the process may have had it.
+
+    `below`: of kill_condition().
+    """
+    return (below is not None and is_about_memory(below)) or asks_memory(sent)
 
 
 def reason_words(below: str | None, limit: MemoryLimit | None) -> str:

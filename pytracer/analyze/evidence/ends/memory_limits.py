@@ -1,69 +1,77 @@
-"""A limit of memory of the program's own: what decided that a line killed a process, and the limit's value.
+"""A limit of memory of the program's own: the condition that decided that a line killed a process, and its limit.
 
-`if job.memory_info().rss > limit`, and where a variable has what was measured: `used > mem_mb`, of a sum over a dict
-that a loop fills. What only leaves the function or the round before the line decides as well.
+`if job.memory_info().rss > limit`, and where a variable has what was measured: `used > mem_mb`. The innermost `if`
+alone is asked: it has the line in its body, or leaves the function or the round right before it. Where something else
+decides in between (another condition, an `else`, an `except`), or as well (`or`), there is none.
 """
 
 from __future__ import annotations
 
 import ast
-import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 from msgspec.structs import replace
 
 from pytracer._library_files import is_library_file
-from pytracer._patterns import Pattern
 from pytracer._text import shortened, size_words
+from pytracer.analyze.evidence.ends.memory_measures import Measured
 from pytracer.analyze.evidence.ports.numbers import Ports
+from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
-from pytracer.analyze.evidence.syntax.bindings import set_by
 from pytracer.analyze.evidence.syntax.calls import called_name
-from pytracer.analyze.evidence.syntax.loops import deciding_ifs
-from pytracer.analyze.evidence.syntax.names import holds, variable
+from pytracer.analyze.evidence.syntax.loops import LOOPS, deciding_ifs, last_of
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
-from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes, parameters
 from pytracer.analyze.kin import parent_of
 from pytracer.analyze.naming import name_words
 from pytracer.analyze.view import JobView, ProcessView, RecordedSender
 from pytracer.report.job import Evidence, PythonFrame
 
-# What measures memory of a process, a group of them, or the machine: psutil, resource, /proc and cgroups.
-_MEASURES = Pattern(
-    r"memory_(?:full_)?info|memory_percent|(?:virtual|swap)_memory|maxrss|\b(?:rss|pss|uss|vms)\b|vmrss|meminfo|"
-    r"\bstatm\b|smaps|memory\.(?:current|usage_in_bytes|peak|stat)",
-    re.IGNORECASE,
-)
-_FILLS = frozenset({"append", "add", "extend", "update", "setdefault"})
 _ORDERS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
-_HOPS, _QUOTED, _PEAKS = 6, 40, 4
+_LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
+_PARSES = frozenset({"parse_args", "parse_known_args", "parse_intermixed_args"})
+_QUOTED, _PEAKS = 40, 4
+_LIMIT = "That is a limit of memory:"
+_FREE = "It watches free memory:"
+_KEEPS = "find what the processes that it counts keep (what grows from round to round), {}use fewer of them"
 
 
 class MemoryLimit(msgspec.Struct, frozen=True):
-    """`test`: of line `line`; `limit`: what it compares with, of `value` where that is known, by `option`."""
+    """`test`: of line `line`; `limit`: what it compares with, of `value` where that is known, by `option`.
 
-    test: str | None
-    line: int | None
-    limit: str | None = None
+    `free`: it asks for the least of free memory, which nobody may raise. `leaves`: where it holds, nothing is killed.
+    """
+
+    test: str
+    line: int
+    limit: str
     value: int | None = None
     option: str | None = None
+    free: bool = False
+    leaves: bool = False
 
     def words(self, condition: str | None) -> str:
         """`` , where `used > mem_mb` holds (line 67, `mem_mb` is 1300) ``; `condition`: the words for the innermost."""
-        known = self.limit is not None and self.value is not None and self.limit != str(self.value)
+        known = self.value is not None and self.limit != str(self.value)
         value = f", `{self.limit}` is {self.value}" if known else ""
-        if condition is not None and (self.line is None or condition.endswith(f"(line {self.line})")):
-            return f", {condition[:-1]}{value})" if condition.endswith(")") else f", {condition}{value}"
-        return f", for a limit of memory (`{self.test}`, line {self.line}{value})"
+        if condition is not None and condition.endswith(f"(line {self.line})"):
+            return f", {condition[:-1]}{value})"
+        return f", where `{self.test}` {'does not hold' if self.leaves else 'holds'} (line {self.line}{value})"
 
     @property
-    def raising(self) -> str:
-        """What may be raised: ``the limit, `--mem` (1300)``."""
+    def advice(self) -> str:
+        """What to do beside the line: ``use fewer of them, or raise the limit, `--mem` (1300)``."""
+        if self.free:
+            return f"{_FREE} {_KEEPS.format('or ')}."
+        return f"{_LIMIT} {_KEEPS.format('')}, or {self.raising}"
+
+    @property
+    def raising(self) -> str | None:
+        """What may be raised: ``raise the limit, `--mem` (1300)``."""
         named = self.option or self.limit
         value = f" ({self.value})" if self.value is not None and named != str(self.value) else ""
-        return f"the limit, `{named}`{value}" if named is not None else "the limit"
+        return f"raise the limit, `{named}`{value}, where there is memory for it." if not self.free else None
 
 
 def memory_limit(sent: RecordedSender) -> MemoryLimit | None:
@@ -75,17 +83,37 @@ def memory_limit(sent: RecordedSender) -> MemoryLimit | None:
         spot = slice_.spot(depth)
         if spot is None:
             return None
-        for item, _ in deciding_ifs(spot.tree, spot.line):
-            limit = _limit(sent, slice_, item, _at_line(spot, item.lineno))
-            if limit is not None:
-                return limit
+        decides = _decider(spot)
+        if decides is not None:
+            found_limit = _limit(sent, slice_, decides, replace(spot, line=decides.test.lineno))
+            changed = found_limit is not None and found_limit.option is not None and _sets_options(sent, frames)
+            return replace(found_limit, value=None) if changed and found_limit is not None else found_limit
     return None
 
 
+def asks_memory(sent: RecordedSender) -> bool:
+    """Whether a condition about the line that sent a signal compares memory, also one that others stand in between."""
+    found = [PythonFrame(function=item.function, file=item.file, line=item.line) for item in sent.send.stack]
+    slice_ = Slice(sent.sender.snapshot, [item for item in found if not is_library_file(item.file)])
+    spot = slice_.spot(0)
+    tests = [item.test for item, _ in deciding_ifs(spot.tree, spot.line)] if spot is not None else []
+    parts = [part for test in tests for part in nodes_of(test) if isinstance(part, ast.Compare)]
+    return spot is not None and any(
+        Measured(slice_).measure(side, replace(spot, line=part.lineno)) is not None
+        for part in parts
+        for side in (part.left, *part.comparators)
+    )
+
+
 def most_memory(view: ProcessView) -> int | None:
-    """The most bytes that it had in RAM, as the kernel counted for whoever reaped it; None where that is not known."""
-    usage = view.process.usage
-    return usage.maxrss or None if usage is not None else None
+    """The most bytes that it had in RAM, as the kernel counted for whoever reaped it; None where that is not known.
+
+    The count survives exec: of a child that was started so it may be its parent's (Linux: setmax_mm_hiwater_rss() in
+    fs/exec.c), and what reaped the child has it as well. So only of a forked process.
+    """
+    snapshot, usage = view.process.snapshot, view.process.usage
+    was_forked = any(fact.mono_ns < snapshot.created_mono_ns for fact in snapshot.facts)  # and no exec() since
+    return usage.maxrss or None if usage is not None and was_forked else None
 
 
 def peak_evidence(job: JobView, view: ProcessView) -> tuple[Evidence, ...]:
@@ -106,26 +134,107 @@ def peak_evidence(job: JobView, view: ProcessView) -> tuple[Evidence, ...]:
     )
 
 
-def _at_line(spot: Spot, line: int) -> Spot:
-    """The same function, at another line."""
-    return replace(spot, line=line)
+class _Decider(msgspec.Struct, frozen=True):
+    """`test` decides about a line: it is reached where that holds, or after it `leaves`, where it does not."""
+
+    test: ast.expr
+    leaves: bool
 
 
-def _limit(sent: RecordedSender, slice_: Slice, item: ast.If, spot: Spot) -> MemoryLimit | None:
-    measured = _Measured(slice_)
-    text = shortened(ast.unparse(item.test), _QUOTED)
-    for part in nodes_of(item.test):
-        if isinstance(part, ast.Compare) and len(part.ops) == 1 and isinstance(part.ops[0], _ORDERS):
-            sides = (part.left, part.comparators[0])
-            by_memory = [measured.has(side, spot) for side in sides]
-            if by_memory.count(True) == 1:
-                limit = sides[by_memory.index(False)]
-                value = Ports(slice_, sent.sender.snapshot, None).number(limit, spot)
-                return MemoryLimit(
-                    text, item.lineno, shortened(ast.unparse(limit), _QUOTED), value, _option(slice_, limit, spot)
-                )
-    calls = any(isinstance(part, ast.Call) and measured.has(part, spot) for part in nodes_of(item.test))
-    return MemoryLimit(text, item.lineno) if calls else None
+def _decider(spot: Spot) -> _Decider | None:
+    """The innermost condition of a function about a line; with no known test where it is none that can be told."""
+    body = spot.scope.body if not isinstance(spot.scope, ast.Lambda) else []
+    return _within(body, spot.line, None)
+
+
+_UNKNOWN = _Decider(ast.Constant(None, lineno=0), leaves=False)
+
+
+def _within(block: Sequence[ast.stmt], line: int, around: _Decider | None) -> _Decider | None:
+    """`around`: what decides that the block runs."""
+    at = next((place for place, item in enumerate(block) if item.lineno <= line <= (item.end_lineno or 0)), None)
+    if at is None:
+        return around
+    for item in block[:at]:
+        around = _left(item, around)
+    return _inside(block[at], line, around)
+
+
+def _inside(item: ast.stmt, line: int, around: _Decider | None) -> _Decider | None:
+    """Of a line in a statement."""
+    if isinstance(item, ast.If):
+        found = _within(item.body, line, _Decider(item.test, leaves=False))
+        return found if item.body[0].lineno <= line <= (item.body[-1].end_lineno or 0) else _UNKNOWN
+    if isinstance(item, (ast.For, ast.AsyncFor, ast.Try, ast.With, ast.AsyncWith)):
+        in_body = item.body[0].lineno <= line <= (item.body[-1].end_lineno or 0)
+        in_head = line < item.body[0].lineno
+        return _within(item.body, line, around) if in_body else around if in_head else _UNKNOWN
+    if isinstance(item, (ast.While, ast.Match)):
+        held = _within(item.body, line, None) if isinstance(item, ast.While) and line >= item.body[0].lineno else None
+        return held if held is not None else _UNKNOWN
+    asks = (ast.BoolOp, ast.IfExp)
+    decides = any(
+        isinstance(part, asks) or (isinstance(part, ast.comprehension) and part.ifs) for part in nodes_of(item)
+    )
+    return _UNKNOWN if decides else around
+
+
+def _left(item: ast.stmt, around: _Decider | None) -> _Decider | None:
+    """What decides about the statements behind one."""
+    if isinstance(item, ast.If) and isinstance(last_of(item.body), _LEAVES) and not item.orelse:
+        return _Decider(item.test, leaves=True)
+    return _UNKNOWN if isinstance(item, ast.While) or any(_leaving(item)) else around
+
+
+def _leaving(item: ast.AST, in_loop: bool = False) -> Iterator[ast.AST]:
+    """What leaves the block from inside of a statement; `continue` of a loop in it does not."""
+    if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
+        return
+    if isinstance(item, _LEAVES) and not (in_loop and isinstance(item, ast.Continue)):
+        yield item
+    for part in ast.iter_child_nodes(item):
+        yield from _leaving(part, in_loop or isinstance(item, LOOPS))
+
+
+def _limit(sent: RecordedSender, slice_: Slice, decides: _Decider, spot: Spot) -> MemoryLimit | None:
+    """Of memory that was used, more than the limit; of free memory, less. Of anything else none."""
+    for part, holds in _compared(decides.test, not decides.leaves):
+        sides = (part.left, part.comparators[0])
+        measures = [Measured(slice_).measure(side, spot) for side in sides]
+        if measures.count(None) != 1:
+            continue
+        at = measures.index(None)
+        is_more = ((at == 1) == isinstance(part.ops[0], (ast.Gt, ast.GtE))) == holds
+        if measures[1 - at] != ("used" if is_more else "free"):
+            continue
+        return MemoryLimit(
+            shortened(ast.unparse(decides.test), _QUOTED),
+            decides.test.lineno,
+            shortened(ast.unparse(sides[at]), _QUOTED),
+            Ports(slice_, sent.sender.snapshot, None).number(sides[at], spot),
+            _option(slice_, sides[at], spot),
+            free=not is_more,
+            leaves=decides.leaves,
+        )
+    return None
+
+
+def _compared(test: ast.expr, holds: bool) -> Iterator[tuple[ast.Compare, bool]]:
+    """The comparison by which a line is reached, and whether it held; none where another one may have been it.
+
+    Of `used > limit and children` the first. `holds`: whether the whole did.
+    """
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        yield from _compared(test.operand, not holds)
+    elif isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) == holds:
+        asked = [item for item in test.values if any(map(_is_order, nodes_of(item)))]
+        yield from _compared(asked[0], holds) if len(asked) == 1 else ()
+    elif isinstance(test, ast.Compare) and _is_order(test):
+        yield test, holds
+
+
+def _is_order(node: ast.AST) -> bool:
+    return isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], _ORDERS)
 
 
 def _option(slice_: Slice, node: ast.expr, spot: Spot) -> str | None:
@@ -137,100 +246,11 @@ def _option(slice_: Slice, node: ast.expr, spot: Spot) -> str | None:
     return next((item for item in names if item.startswith("--")), None)
 
 
-class _Measured:
-    """Whether an expression is made of what measures memory, through variables, items and functions of its file."""
-
-    def __init__(self, slice_: Slice) -> None:
-        self._slice = slice_
-        self._seen: set[tuple[int, str, str | None]] = set()
-
-    def has(self, node: ast.AST, spot: Spot, hops: int = _HOPS, key: str | None = None) -> bool:
-        """`key`: the item or attribute of it that is meant."""
-        return any(self._has(part, spot, hops, key) for part in _picked(node, key))
-
-    def _has(self, node: ast.AST, spot: Spot, hops: int, key: str | None) -> bool:
-        if _MEASURES.search(ast.unparse(node)):
-            return True
-        return hops > 0 and any(
-            self.has(value, at, hops - 1, part) for value, at, part in self._behind(node, spot, key)
-        )
-
-    def _behind(self, node: ast.AST, spot: Spot, key: str | None) -> Iterator[tuple[ast.AST, Spot, str | None]]:
-        for part, item in _read(node):
-            if isinstance(part, ast.Call):
-                for value, at in self._returned(part, spot):
-                    yield value, at, key if part is node else item
-            name = variable(part)
-            if name is None or (id(spot.scope), name, item) in self._seen:
-                continue
-            self._seen.add((id(spot.scope), name, item))
-            given = self._slice.argument(name, spot) if name in parameters(spot.scope) else None
-            if given is not None:
-                yield *given, item
-            owner = class_around(spot.tree, spot.scope) if name.startswith("self.") else None
-            for value in _put_into(owner if owner is not None else spot.scope, name, item):
-                yield value, spot, item
-
-    def _returned(self, call: ast.Call, spot: Spot) -> Iterator[tuple[ast.AST, Spot]]:
-        found = self._slice.function(call, spot)
-        for item in own_nodes(found[0]) if found is not None else ():
-            if isinstance(item, ast.Return) and item.value is not None and found is not None:
-                yield item.value, replace(found[1], scope=found[0], line=item.lineno, depth=None, call=(call, spot))
-
-
-def _picked(node: ast.AST, key: str | None) -> list[ast.AST]:
-    """Of `{"rss": a, "age": b}` and `Sample(rss=a, age=b)` the part of that name."""
-    if key is None:
-        return [node]
-    if isinstance(node, ast.Dict):
-        return [value for name, value in zip(node.keys, node.values, strict=True) if _may_be(name, key)]
-    named = [item for item in node.keywords if item.arg is not None] if isinstance(node, ast.Call) else []
-    return [item.value for item in named if item.arg == key] if named else [node]
-
-
-def _may_be(name: ast.expr | None, key: str | None) -> bool:
-    return key is None or not isinstance(name, ast.Constant) or name.value == key
-
-
-def _read(node: ast.AST) -> Iterator[tuple[ast.AST, str | None]]:
-    """Its parts, each with the item or attribute of it that is read; nothing of the number of its items."""
-    if isinstance(node, ast.Call) and called_name(node) == "len":
-        return
-    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str):
-        yield node.value, node.slice.value
-        return
-    if isinstance(node, ast.Attribute) and variable(node) is None and variable(node.value) is not None:
-        yield node.value, node.attr
-        return
-    yield node, None
-    for item in ast.iter_child_nodes(node):
-        if not (isinstance(node, ast.Call) and item is node.func and isinstance(item, ast.Name)):
-            yield from _read(item)
-
-
-def _put_into(scope: ast.AST, name: str, key: str | None) -> Iterator[ast.AST]:
-    """What the variable is bound to, goes through, or is filled with; of one of its items, what may be that."""
-    for item in nodes_of(scope) if isinstance(scope, ast.ClassDef) else own_nodes(scope):
-        for target, value in set_by(item):
-            if value is not None and (variable(target) == name or _is_item(target, name, key)):
-                yield value
-        if isinstance(item, ast.AugAssign) and (variable(item.target) == name or _is_item(item.target, name, key)):
-            yield item.value
-        if isinstance(item, (ast.For, ast.AsyncFor)) and holds(item.target, name):
-            yield item.iter
-        if isinstance(item, (ast.With, ast.AsyncWith)):
-            yield from (part.context_expr for part in item.items if _names(part.optional_vars, name))
-        fills = isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute) and item.func.attr in _FILLS
-        if isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute) and fills:
-            yield from item.args if variable(item.func.value) == name else ()
-
-
-def _is_item(target: ast.expr, name: str, key: str | None) -> bool:
-    """`tasks[pid]`, `sample.rss`."""
-    if isinstance(target, ast.Subscript):
-        return variable(target.value) == name and _may_be(target.slice, key)
-    return isinstance(target, ast.Attribute) and variable(target.value) == name and key in (None, target.attr)
-
-
-def _names(target: ast.expr | None, name: str) -> bool:
-    return target is not None and variable(target) == name
+def _sets_options(sent: RecordedSender, frames: Sequence[PythonFrame]) -> bool:
+    """Whether the program gives options other values than those of the command line and add_argument()."""
+    trees = program_files(sent.sender.snapshot, frames).values()
+    calls = [item for tree in trees for item in nodes_of(tree) if isinstance(item, ast.Call)]
+    given = [item for item in calls if called_name(item) in _PARSES and (item.args or item.keywords)]
+    return any(called_name(item) == "set_defaults" for item in calls) or any(
+        [ast.unparse(part) for part in item.args] != ["sys.argv[1:]"] or item.keywords for item in given
+    )

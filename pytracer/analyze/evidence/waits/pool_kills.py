@@ -14,8 +14,8 @@ import msgspec
 from pytracer._library_files import is_library_file
 from pytracer._patterns import Pattern
 from pytracer._text import size_words
-from pytracer.analyze.evidence.ends.kill_reasons import kill_condition, kill_limit, reason_words
-from pytracer.analyze.evidence.ends.memory_limits import MemoryLimit, most_memory
+from pytracer.analyze.evidence.ends.kill_reasons import kill_condition, reason_words
+from pytracer.analyze.evidence.ends.memory_limits import MemoryLimit, memory_limit, most_memory
 from pytracer.analyze.evidence.ends.sent_signals import deadly_signal
 from pytracer.analyze.evidence.ends.signal_senders import sender_is_sure, senders_words
 from pytracer.analyze.naming import place_words
@@ -25,7 +25,7 @@ from pytracer.report.job import PythonFrame
 
 _POOL = Pattern(r"/multiprocess(?:ing)?/pool\.py$")
 _STARTS_ANEW = "_maintain_pool"
-_LESS = "Let a task need less memory (smaller inputs, or pieces of them), use fewer processes at once,"
+_LESS = "Let a task need less memory (smaller inputs, or pieces of them), {}use fewer processes at once"
 
 
 class PoolKill(msgspec.Struct, frozen=True):
@@ -44,14 +44,16 @@ class PoolKill(msgspec.Struct, frozen=True):
     @property
     def words(self) -> str:
         """`` by SIGKILL, sent by this process itself, at a.py:28 in run, where `rss > share` holds (line 27) ``."""
-        used = f", when it had used up to {size_words(self.most)} of memory" if self.most is not None else ""
+        most = f"{size_words(self.most)} of memory, shared pages included" if self.most is not None else None
+        used = f", when it had used up to {most}" if most is not None else ""
         return f"by {self.signal}, sent by {self.by}{reason_words(self.below, self.limit)}{used}"
 
     @property
     def advice(self) -> str:
         """What to do about the line that sends it."""
         if self.limit is not None:
-            return f"{_LESS} or raise {self.limit.raising}, where there is memory for it."
+            raising = self.limit.raising
+            return f"{_LESS.format('')}, or {raising}" if raising is not None else f"{_LESS.format('or ')}."
         where = f" {self.below}" if self.below is not None else ""
         return f"Look at {place_words(self.at)}: it sends {self.signal}{where}, also to a worker inside of a task."
 
@@ -62,7 +64,7 @@ def pool_kill(job: JobView, parent: ProcessView, worker: ProcessView) -> PoolKil
     if sent is None or sent.frame is None or not sender_is_sure(worker):
         return None
     below = kill_condition(sent)
-    limit = kill_limit(sent, below)
+    limit = memory_limit(sent)
     of_pool = sent.sender.snapshot.pid == parent.process.snapshot.pid
     return PoolKill(
         signal_name(sent.send.signal),

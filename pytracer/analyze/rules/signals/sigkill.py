@@ -16,8 +16,9 @@ where the rest does not match, it tries every way to cut the text. *Probably*, w
 os.killpg() of a child's group ends the sender as well where the child has no group of its own: the line that starts it
 without one is named.
 
-Where the line that sent it is reached by a condition about memory (`used > mem_mb`, of resident sizes), that is a limit
-of memory of the program's own: its value is named, and what the killed worker's dataset keeps of each sample.
+Where the innermost condition about the line that sent it compares memory (`used > mem_mb`, of resident sizes), that is
+a limit of memory of the program's own: its value is named, and what the killed worker's dataset keeps of each sample.
+Of free memory below a limit, only the latter.
 
 A parent that raised subprocess.TimeoutExpired has killed the child that it waited for. The launcher notes what it
 killed after --hang-action kill, and why it ended the job.
@@ -37,9 +38,9 @@ from __future__ import annotations
 from pytracer._patterns import Pattern
 from pytracer._text import capital, size_words, uncapital
 from pytracer.analyze.evidence.ends.keeping_lines import KeepingLine
-from pytracer.analyze.evidence.ends.kill_reasons import kill_condition, kill_limit, reason_words
+from pytracer.analyze.evidence.ends.kill_reasons import asks_for_memory, kill_condition, reason_words
 from pytracer.analyze.evidence.ends.memory_holders import Holding, heavy_holding, holder_evidence, keeper
-from pytracer.analyze.evidence.ends.memory_limits import MemoryLimit, most_memory, peak_evidence
+from pytracer.analyze.evidence.ends.memory_limits import MemoryLimit, memory_limit, most_memory, peak_evidence
 from pytracer.analyze.evidence.ends.oom import OomTrace, killed_by_sigkill, oom_trace
 from pytracer.analyze.evidence.ends.own_group import group_of_child
 from pytracer.analyze.evidence.ends.sent_signals import deadly_signal
@@ -83,10 +84,6 @@ _HANG_ACTION = (
 
 _TIMES = Pattern(
     r"time_?out|monotonic\(|perf_counter\(|\btime\(|deadline|heart_?beat|elapsed|\bstale|_seconds\b|_secs?\b"
-)
-_KEEPS_MEMORY = (
-    "That is a limit of memory: find what the processes that it counts keep (what grows from round to round), use "
-    "fewer of them,"
 )
 _BLAMELESS = "The killed process itself did nothing wrong."
 
@@ -264,10 +261,12 @@ def _describe_sender(job: JobView, judgement: Judgement[OomTrace | None]) -> Des
     group = group_of_child(view)
     decided = sure and timer is None and group is None
     below = kill_condition(view.senders[0]) if decided else None
-    limit = kill_limit(view.senders[0], below) if decided else None
+    limit = memory_limit(view.senders[0]) if decided else None
     words += reason_words(below, limit)
     first = _look_at(at, below) if at else "Find out why that process sent the signal."
-    blameless = None if sent is not None and sent.sender_pid == view.process.snapshot.pid else _BLAMELESS
+    by_itself = sent is not None and sent.sender_pid == view.process.snapshot.pid
+    of_memory = decided and asks_for_memory(view.senders[0], below)
+    blameless = None if by_itself or of_memory else _BLAMELESS
     first, blameless = (timer.advice, None) if timer is not None else (first, blameless)
     if group is not None:
         words, first, blameless = f"{words}{group.words}", group.advice, None
@@ -299,7 +298,7 @@ def _memory(
     """
     held, keeps = _held(view)
     most = most_memory(view) if limit is not None else None
-    used = f"; it had used up to {size_words(most)} of memory" if most is not None else ""
+    used = f"; it had used up to {size_words(most)} of memory, shared pages included" if most is not None else ""
     peaks = peak_evidence(job, view) if most is not None else ()
     cache = worker_cache(job, view) if keeps is None and limit is not None else None
     if cache is not None:
@@ -312,10 +311,9 @@ def _memory(
 def _what_to_do(first: str, keeping: str | None, more: str | None, limit: MemoryLimit | None) -> str:
     """`limit`: that of memory for which the signal was sent."""
     if limit is not None:
-        raising = f"raise {limit.raising}, where there is memory for it."
         if keeping is not None:
-            return f"{capital(keeping)} Or {raising}"
-        return f"{first} {_KEEPS_MEMORY} or {raising}"
+            return f"{capital(keeping)} Or {limit.raising}" if limit.raising is not None else capital(keeping)
+        return f"{first} {limit.advice}"
     if keeping is not None:
         return f"{first} {_WATCHES}{uncapital(keeping)}"
     return first if more is None else f"{first} {more}"

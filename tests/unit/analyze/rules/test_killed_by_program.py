@@ -104,7 +104,11 @@ def accounted(run: Path, decides: str) -> Report:
     [
         "if used > mem_mb:\n        KILL",
         "if mem_mb < used:\n        KILL",
-        "if max(tasks.values()) > mem_mb:\n        if children:\n            KILL",
+        "if max(tasks.values()) > mem_mb and children:\n        KILL",
+        (
+            "if not (used <= mem_mb):\n        for one in children: print(one)\n        try:\n            KILL\n"
+            "        except OSError: pass"
+        ),
         "if used <= mem_mb: return\n    KILL",
         'if stats["mem"] > mem_mb:\n        KILL',
         "if Job(pid).resident() * 4096 >= mem_mb:\n        KILL",
@@ -136,3 +140,139 @@ def test_condition_of_something_else_beside_memory_is_no_limit_of_it(decides: st
     report = accounted(run, decides)
     assert "of memory" not in f"{summary(report)} {advice(report)}"
     assert "The killed process itself did nothing wrong." in advice(report)
+
+
+MEASURES = """def sample(task):
+    return task.memory_info().rss, time.time() - task.create_time()
+class Watch:
+    def check(self, task, pid, limit, expected):
+        rss = task.memory_info().rss
+        free = psutil.virtual_memory().available
+        usage = psutil.virtual_memory().total - psutil.virtual_memory().available
+        size, age = sample(task)
+        item = Sample(task.memory_info().rss, time.time() - self.beat)
+        meminfo = pynvml.nvmlDeviceGetMemoryInfo(self.handle)
+        self.history.append((time.time(), task.memory_info().rss))
+        first, last = self.history[0], self.history[-1]
+        parts = {{"gpu_mem": gpu_used(pid), "rss": rss}}
+        {decides}
+"""
+
+
+def watched(run: Path, decides: str) -> Report:
+    """By the line that has the signal in it."""
+    source = MEASURES.format(decides=decides.replace("KILL", KILLS))
+    line = next(number for number, text in enumerate(source.splitlines(), 1) if KILLS in text)
+    return killed(run, source, line)
+
+
+@pytest.mark.parametrize(
+    "decides",
+    [
+        "if rss > limit:\n            print(rss)\n        elif age > limit:\n            KILL",
+        "if rss > limit:\n            print(rss)\n        else:\n            KILL",
+        "if rss < limit: return\n        if age > limit:\n            KILL",
+        "if rss < limit: return\n        if not self.victim: return\n        KILL",
+        "if rss < limit: return\n        while self.busy: pass\n        KILL",
+        "try:\n            if rss > limit: raise Warning\n        except Warning:\n            KILL",
+        "if rss > limit:\n            try: stop(pid)\n            except OSError:\n                KILL",
+        "if rss > limit:\n            self.dead and KILL",
+        "if psutil.virtual_memory().total < limit:\n            KILL",
+        "if rss < expected:\n            KILL",
+        "if rss > limit: return\n        KILL",
+        "if usage > limit:\n            KILL",
+        "if limit - rss > expected:\n            KILL",
+        "if age > limit or rss > limit:\n            KILL",
+        "if age > limit and rss > limit:\n            KILL",
+        "if rss < limit and self.quiet: return\n        KILL",
+        "if age > limit:\n            KILL",
+        "if item.age > limit:\n            KILL",
+        "if last[0] - first[0] > limit:\n            KILL",
+        "if meminfo.used > limit:\n            KILL",
+        "if torch.cuda.memory_stats(0).peak > limit:\n            KILL",
+        "if gpu_memory_used(pid) > limit:\n            KILL",
+        "if time.time() - self.shared_memory_beats[pid] > limit:\n            KILL",
+        'if max(parts["gpu_mem"], 0) > limit:\n            KILL',
+        "if memory > limit:\n            KILL",
+    ],
+)
+def test_what_does_not_decide_by_more_memory_is_no_limit_of_it(decides: str, run: Path) -> None:
+    """Another condition in between, an `else`, an `except`, less memory, another memory, what lies beside it."""
+    report = watched(run, decides)
+    assert "limit of memory" not in advice(report)
+    assert "raise the limit" not in advice(report)
+    assert "it had used" not in summary(report)
+
+
+@pytest.mark.parametrize(
+    "decides",
+    [
+        "if size > limit:\n            KILL",
+        'if parts["rss"] > limit:\n            KILL',
+        "if last[1] > limit:\n            KILL",
+    ],
+)
+def test_item_that_has_memory_is_followed_by_its_place(decides: str, run: Path) -> None:
+    """Of a tuple, and of a dict."""
+    assert "That is a limit of memory" in advice(watched(run, decides))
+
+
+@pytest.mark.parametrize("decides", ["if free < limit:\n            KILL", "if free >= limit: return\n        KILL"])
+def test_least_of_free_memory_is_not_to_be_raised(decides: str, run: Path) -> None:
+    """It is named, and what may be done."""
+    report = watched(run, decides)
+    assert ("where `free < limit` holds" if "<" in decides else "where `free >= limit` does not hold") in summary(
+        report
+    )
+    assert "It watches free memory: find what the processes that it counts keep" in advice(report)
+    assert "raise" not in advice(report)
+    assert "nothing wrong" not in advice(report)
+
+
+PARSED = """import argparse
+def account(pid, args):
+    if psutil.Process(pid).memory_info().rss >> 20 > args.mem:
+        os.kill(pid, 9)
+parser = argparse.ArgumentParser()
+parser.add_argument('--mem', type=int, default=1300)
+{sets}
+args = parser.{parses}
+account(101, args)
+"""
+
+
+@pytest.mark.parametrize(
+    ("sets", "parses", "known"),
+    [
+        ("pass", "parse_args()", True),
+        ("pass", "parse_args(sys.argv[1:])", True),
+        ("pass", "parse_args(['--mem', '7'])", False),
+        ("parser.set_defaults(**json.load(open('options.json')))", "parse_args()", False),
+    ],
+)
+def test_value_of_option_is_told_where_the_program_sets_no_other(
+    sets: str, parses: str, known: bool, run: Path
+) -> None:
+    source = PARSED.format(sets=sets, parses=parses)
+    report = killed(run, source, 4, outer=9)
+    assert ("1300" in f"{summary(report)} {advice(report)}") == known
+    assert "raise the limit, `--mem`" in advice(report)
+
+
+@pytest.mark.parametrize("forked", [True, False])
+def test_peak_of_what_was_started_by_exec_is_its_parents(forked: bool, run: Path) -> None:
+    """The kernel keeps it over exec, so that of a forked child alone is told."""
+    script = str(s.program_in(run, WATCH.replace("time.monotonic() - self.beat.value", "rss_of(self.worker).rss")))
+    parent = Box(pid=101, ppid=99).at(500).versions(python="3.12")
+    child = parent.fork(102) if forked else Box(pid=102, ppid=101).at(500).versions(python="3.12")
+    at = child.created_ns + 1 * MS
+    job = s.load(run, parent.at(900).wait(102, signal=9).exit(1), child.mark("begin"))
+    frames = (PythonFrame("murder_stale", script, 3),)
+    send = SignalSend(9, 102, False, 0, child.start_ticks, "R", 101, at, frames)
+    processes = [
+        replace(item, snapshot=replace(item.snapshot, sends=(send,))) if item.snapshot.pid == 101 else item
+        for item in job.processes
+    ]
+    report = build_report(replace(job, processes=tuple(processes)))
+    assert "That is a limit of memory" in advice(report)
+    assert ("it had used up to 80.0 MiB of memory, shared pages included" in summary(report)) == forked
