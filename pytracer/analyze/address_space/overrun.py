@@ -133,16 +133,22 @@ def _by_beginnings(
 
 
 def _before_what_was_written(crash: Crash, counts: Counter[int], addr: int) -> int | None:
-    """The first of the beginnings, where the write went over all others: they hold one number only, each the same.
+    """The one beginning that is not of the indices, whose largest is in a register and leads on to the address.
+
+    Else the first, where the write went over all others: they hold one number only, each the same.
 
     It is none that a tensor is filled with before it is used. Of a kernel that makes row pointers: it writes the number
     of a row up to the next one's index. Labels and padding of one number would look the same elsewhere.
     """
-    inner = crash.native_stack[0].function if crash.native_stack else None
+    inner, held = crash.native_stack[0].function if crash.native_stack else None, set(crash.registers.values())
     if not counts or not _MAKES_POINTERS.search(inner or ""):
         return None
     first, *others = sorted(counts)
     values = {item.base: (item.minimum, item.maximum) for item in crash.arguments if item.elements >= _LEAST_WRITTEN}
+    indices = {base for base, (_, most) in values.items() if most is not None and most > addr - first and most in held}
+    targets = [start for start in counts if start not in indices]
+    if indices and len(targets) == 1 and len(counts) > 1:
+        return targets[0]
     over = {values.get(start, (None, None)) for start in others}
     over |= {ends for base, ends in values.items() if first < base < addr and ends[0] is not None}
     low, high = over.pop() if len(over) == 1 else (None, None)

@@ -83,6 +83,13 @@ def test_indices_that_nothing_checked_are_named_with_how_far_they_lead(run: Path
     assert "does not check" not in summary(crashed(run / "checked", program=program))
 
 
+def test_storage_of_the_index_that_is_counted_up_to_is_not_the_one_written(run: Path) -> None:
+    """It is whole: the write began behind it, or it is not on the way."""
+    report = crashed(run, indices=(0, ROW), others=(0, ROW))
+    assert verdict(report) == ("out-of-bounds", "likely")
+    assert "wrote past the end of a tensor of 39.1 KiB" in summary(report)
+
+
 @pytest.mark.parametrize(
     "how",
     [
