@@ -106,7 +106,7 @@ def _by_beginnings(
     # The loop's own registers point at the storage more than once: at its first byte, and where it began to run.
     counts = Counter(start for start, _, _ in found)
     (start, most), (_, second) = [*counts.most_common(2), (0, 0), (0, 0)][:2]
-    written = _before_what_was_written(crash, counts, addr) if most == second and access == "write" else None
+    written = _beginning_of_pointers(crash, counts, addr) if most == second and access == "write" else None
     if most == second and written is None:  # nothing, or no clear maximum
         return None
     start = written if written is not None else start
@@ -132,23 +132,36 @@ def _by_beginnings(
     )
 
 
-def _before_what_was_written(crash: Crash, counts: Counter[int], addr: int) -> int | None:
-    """The one beginning that is not of the indices, whose largest is in a register and leads on to the address.
+def _beginning_of_pointers(crash: Crash, counts: Counter[int], addr: int) -> int | None:
+    """Of a kernel that makes row pointers of indices: which beginning is that of the pointers, which it writes.
 
-    Else the first, where the write went over all others: they hold one number only, each the same.
-
-    It is none that a tensor is filled with before it is used. Of a kernel that makes row pointers: it writes the number
-    of a row up to the next one's index. Labels and padding of one number would look the same elsewhere.
+    It writes the number of a row up to the next one's index. Elsewhere, labels and padding would look the same.
     """
-    inner, held = crash.native_stack[0].function if crash.native_stack else None, set(crash.registers.values())
-    if not counts or not _MAKES_POINTERS.search(inner or ""):
+    inner = crash.native_stack[0].function if crash.native_stack else None
+    if len(counts) < 2 or not _MAKES_POINTERS.search(inner or ""):
         return None
-    first, *others = sorted(counts)
     values = {item.base: (item.minimum, item.maximum) for item in crash.arguments if item.elements >= _LEAST_WRITTEN}
-    indices = {base for base, (_, most) in values.items() if most is not None and most > addr - first and most in held}
-    targets = [start for start in counts if start not in indices]
-    if indices and len(targets) == 1 and len(counts) > 1:
-        return targets[0]
+    apart = _apart_from_indices(crash, counts, values, addr)
+    return apart if apart is not None else _before_what_was_written(counts, values, addr)
+
+
+_Ends = dict[int, tuple[int | None, int | None]]
+
+
+def _apart_from_indices(crash: Crash, counts: Counter[int], values: _Ends, addr: int) -> int | None:
+    """The one beginning that is not of the indices, whose largest is in a register and leads on to the address."""
+    span, held = addr - min(counts), set(crash.registers.values())
+    indices = {base for base, (_, most) in values.items() if most is not None and most > span and most in held}
+    left = [start for start in counts if start not in indices]
+    return left[0] if indices and len(left) == 1 else None
+
+
+def _before_what_was_written(counts: Counter[int], values: _Ends, addr: int) -> int | None:
+    """The first, where the write went over all others: they hold one number only, each the same.
+
+    It is none that a tensor is filled with before it is used.
+    """
+    first, *others = sorted(counts)
     over = {values.get(start, (None, None)) for start in others}
     over |= {ends for base, ends in values.items() if first < base < addr and ends[0] is not None}
     low, high = over.pop() if len(over) == 1 else (None, None)

@@ -21,6 +21,7 @@ from pytracer.analyze.deaths.attribution import views_of
 from pytracer.analyze.evidence.slicing.callers import called_function
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
+from pytracer.analyze.evidence.syntax.loops import LEAVES
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, spans
 from pytracer.analyze.naming import LineWords, line_in
 from pytracer.analyze.tensors.source_lines import syntax_tree
@@ -31,7 +32,6 @@ from pytracer.report.job import PythonFrame
 _ANSWERS = {"send": ("recv", "irecv"), "recv": ("send", "isend")}
 _PAIR, _LISTED, _HOPS = 2, 3, 4
 _PEERS = {"send": ("dst", "group_dst"), "recv": ("src", "group_src")}
-_LEAVE = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _BLOCKS = ("body", "orelse", "finalbody")
 
 
@@ -151,7 +151,7 @@ def _calls_behind(tree: ast.Module, line: int) -> list[ast.Call]:
     body: Sequence[ast.stmt] = () if isinstance(scope, ast.Lambda) else scope.body
     while (here := next((n for n, item in enumerate(body) if spans(item, line)), None)) is not None:
         rest = body[here + 1 :]
-        leaves = next((n for n, item in enumerate(rest) if isinstance(item, _LEAVE)), None)
+        leaves = next((n for n, item in enumerate(rest) if isinstance(item, LEAVES)), None)
         behind = rest if leaves is None else rest[: leaves + 1]
         calls = [part for item in behind for part in own_nodes(item) if isinstance(part, ast.Call)]
         found = [*calls, *(found if leaves is None else [])]

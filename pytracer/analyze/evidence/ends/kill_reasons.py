@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 from pytracer._library_files import is_library_file
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.ends.exit_condition import condition_at
 from pytracer.analyze.evidence.ends.memory_limits import MemoryLimit, asks_memory
-from pytracer.analyze.evidence.ends.worker_caches import is_about_memory
 from pytracer.analyze.view import RecordedSender
+
+_MEMORY = Pattern(r"memory|\b(?:rss|pss|uss|vms)\b|meminfo|statm", re.IGNORECASE)
 
 
 def kill_condition(sent: RecordedSender) -> str | None:
@@ -21,6 +25,11 @@ def asks_for_memory(sent: RecordedSender, below: str | None) -> bool:
     `below`: of kill_condition().
     """
     return (below is not None and is_about_memory(below)) or asks_memory(sent)
+
+
+def is_about_memory(condition: str) -> bool:
+    """Whether the condition below which a process was killed asks for memory: `job.memory_info().rss > limit`."""
+    return _MEMORY.search(condition) is not None
 
 
 def reason_words(below: str | None, limit: MemoryLimit | None) -> str:

@@ -21,15 +21,15 @@ from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
-from pytracer.analyze.evidence.syntax.loops import LOOPS, deciding_ifs, last_of
+from pytracer.analyze.evidence.syntax.constants import ORDERS
+from pytracer.analyze.evidence.syntax.loops import LEAVES, LOOPS, deciding_ifs, last_of
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
+from pytracer.analyze.evidence.syntax.scopes import spans, spans_body
 from pytracer.analyze.kin import parent_of
 from pytracer.analyze.naming import name_words
 from pytracer.analyze.view import JobView, ProcessView, RecordedSender
 from pytracer.report.job import Evidence, PythonFrame
 
-_ORDERS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
-_LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _PARSES = frozenset({"parse_args", "parse_known_args", "parse_intermixed_args"})
 _QUOTED, _PEAKS = 40, 4
 _LIMIT = "That is a limit of memory:"
@@ -76,8 +76,7 @@ class MemoryLimit(msgspec.Struct, frozen=True):
 
 def memory_limit(sent: RecordedSender) -> MemoryLimit | None:
     """Of the line of the program that sent a signal; None where no condition about memory decided that."""
-    found = [PythonFrame(function=item.function, file=item.file, line=item.line) for item in sent.send.stack]
-    frames = [item for item in found if not is_library_file(item.file)]
+    frames = _frames(sent)
     slice_ = Slice(sent.sender.snapshot, frames)
     for depth in range(len(frames)):
         spot = slice_.spot(depth)
@@ -93,8 +92,7 @@ def memory_limit(sent: RecordedSender) -> MemoryLimit | None:
 
 def asks_memory(sent: RecordedSender) -> bool:
     """Whether a condition about the line that sent a signal compares memory, also one that others stand in between."""
-    found = [PythonFrame(function=item.function, file=item.file, line=item.line) for item in sent.send.stack]
-    slice_ = Slice(sent.sender.snapshot, [item for item in found if not is_library_file(item.file)])
+    slice_ = Slice(sent.sender.snapshot, _frames(sent))
     spot = slice_.spot(0)
     tests = [item.test for item, _ in deciding_ifs(spot.tree, spot.line)] if spot is not None else []
     parts = [part for test in tests for part in nodes_of(test) if isinstance(part, ast.Compare)]
@@ -103,6 +101,17 @@ def asks_memory(sent: RecordedSender) -> bool:
         for part in parts
         for side in (part.left, *part.comparators)
     )
+
+
+def _frames(sent: RecordedSender) -> list[PythonFrame]:
+    """The program's lines that led to the one that sent a signal, innermost first."""
+    found = (PythonFrame(function=item.function, file=item.file, line=item.line) for item in sent.send.stack)
+    return [item for item in found if not is_library_file(item.file)]
+
+
+def used_words(most: int | None) -> str | None:
+    """`used up to 510.9 MiB of memory, shared pages included`; `most`: of most_memory()."""
+    return f"used up to {size_words(most)} of memory, shared pages included" if most is not None else None
 
 
 def most_memory(view: ProcessView) -> int | None:
@@ -152,7 +161,7 @@ _UNKNOWN = _Decider(ast.Constant(None, lineno=0), leaves=False)
 
 def _within(block: Sequence[ast.stmt], line: int, around: _Decider | None) -> _Decider | None:
     """`around`: what decides that the block runs."""
-    at = next((place for place, item in enumerate(block) if item.lineno <= line <= (item.end_lineno or 0)), None)
+    at = next((place for place, item in enumerate(block) if spans(item, line)), None)
     if at is None:
         return around
     for item in block[:at]:
@@ -164,9 +173,9 @@ def _inside(item: ast.stmt, line: int, around: _Decider | None) -> _Decider | No
     """Of a line in a statement."""
     if isinstance(item, ast.If):
         found = _within(item.body, line, _Decider(item.test, leaves=False))
-        return found if item.body[0].lineno <= line <= (item.body[-1].end_lineno or 0) else _UNKNOWN
+        return found if spans_body(item.body, line) else _UNKNOWN
     if isinstance(item, (ast.For, ast.AsyncFor, ast.Try, ast.With, ast.AsyncWith)):
-        in_body = item.body[0].lineno <= line <= (item.body[-1].end_lineno or 0)
+        in_body = spans_body(item.body, line)
         in_head = line < item.body[0].lineno
         return _within(item.body, line, around) if in_body else around if in_head else _UNKNOWN
     if isinstance(item, (ast.While, ast.Match)):
@@ -181,7 +190,7 @@ def _inside(item: ast.stmt, line: int, around: _Decider | None) -> _Decider | No
 
 def _left(item: ast.stmt, around: _Decider | None) -> _Decider | None:
     """What decides about the statements behind one."""
-    if isinstance(item, ast.If) and isinstance(last_of(item.body), _LEAVES) and not item.orelse:
+    if isinstance(item, ast.If) and isinstance(last_of(item.body), LEAVES) and not item.orelse:
         return _Decider(item.test, leaves=True)
     return _UNKNOWN if isinstance(item, ast.While) or any(_leaving(item)) else around
 
@@ -190,7 +199,7 @@ def _leaving(item: ast.AST, in_loop: bool = False) -> Iterator[ast.AST]:
     """What leaves the block from inside of a statement; `continue` of a loop in it does not."""
     if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
         return
-    if isinstance(item, _LEAVES) and not (in_loop and isinstance(item, ast.Continue)):
+    if isinstance(item, LEAVES) and not (in_loop and isinstance(item, ast.Continue)):
         yield item
     for part in ast.iter_child_nodes(item):
         yield from _leaving(part, in_loop or isinstance(item, LOOPS))
@@ -234,7 +243,7 @@ def _compared(test: ast.expr, holds: bool) -> Iterator[tuple[ast.Compare, bool]]
 
 
 def _is_order(node: ast.AST) -> bool:
-    return isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], _ORDERS)
+    return isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], ORDERS)
 
 
 def _option(slice_: Slice, node: ast.expr, spot: Spot) -> str | None:

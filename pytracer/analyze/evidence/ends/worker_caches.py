@@ -7,17 +7,16 @@ data, also where the dataset was one in the process that made it.
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from pytracer._patterns import Pattern
 from pytracer._text import count_words, shortened
 from pytracer.analyze.evidence.ends.keeping_lines import EMPTIES, stored
 from pytracer.analyze.evidence.slicing.calls import argument_of
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.constants import ORDERS
 from pytracer.analyze.evidence.syntax.loops import deciding_ifs, last_of
 from pytracer.analyze.evidence.syntax.names import last_name, names_of, variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
@@ -27,7 +26,6 @@ from pytracer.analyze.naming import line_in, short_file
 from pytracer.analyze.view import JobView, ProcessView
 
 _GETTERS = ("__getitem__", "__getitems__", "__iter__")
-_MEMORY = Pattern(r"memory|\b(?:rss|pss|uss|vms)\b|meminfo|statm", re.IGNORECASE)
 # Methods and functions that share what they are given, or that is made by them, with other processes.
 _SHARES = frozenset({"share_memory_", "move_to_shared_memory"})
 _ARRAYS = frozenset({"zeros", "empty", "ones", "full", "zeros_like", "empty_like"})
@@ -45,7 +43,6 @@ _HANDLES = frozenset(
 )
 _CONVERTS = frozenset({"astype", "from_numpy"})  # give an array as large as the one that they have
 _SAME_NUMBER = frozenset({"int", "str", "item", "tolist"})
-_ORDERS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 _NARROWS = (ast.Mod, ast.FloorDiv, ast.BitAnd, ast.RShift)
 _QUOTED = 50
 _Method = ast.FunctionDef | ast.AsyncFunctionDef
@@ -75,11 +72,6 @@ class WorkerCache(msgspec.Struct, frozen=True):
             "before the DataLoader is made, as one array or tensor (forked workers share that), bound it, keep it on "
             "disk (np.load(mmap_mode='r')), or use fewer workers."
         )
-
-
-def is_about_memory(condition: str) -> bool:
-    """Whether the condition below which a process was killed asks for memory: `job.memory_info().rss > limit`."""
-    return _MEMORY.search(condition) is not None
 
 
 def worker_cache(job: JobView, view: ProcessView) -> WorkerCache | None:
@@ -293,7 +285,7 @@ def _asks_limit(node: ast.AST, name: str | None) -> bool:
     attributes = {held for item in sides if (held := variable(item)) is not None and held.startswith("self.")} - {name}
     text = any(isinstance(item, ast.Constant) and isinstance(item.value, str) for item in sides)
     same = bool(attributes) and not text
-    return any(isinstance(op, _ORDERS) or (same and isinstance(op, (ast.Eq, ast.NotEq, ast.In))) for op in node.ops)
+    return any(isinstance(op, ORDERS) or (same and isinstance(op, (ast.Eq, ast.NotEq, ast.In))) for op in node.ops)
 
 
 def _bound(item: ast.AST) -> Iterator[tuple[str, ast.expr]]:

@@ -19,7 +19,7 @@ from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.loops import deciding_ifs
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
-from pytracer.analyze.evidence.syntax.scopes import scope_of, statement_at
+from pytracer.analyze.evidence.syntax.scopes import scope_of, spans_body, statement_at
 from pytracer.analyze.naming import line_in
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
@@ -193,6 +193,9 @@ def _names(statement: ast.stmt | None, seed: ast.Call, outputs: Value) -> tuple[
 def _test_words(test: ast.If, around: bool, line: int) -> str:
     """`` , behind `if step < n:` of line 53 ``."""
     head = shortened(ast.unparse(test.test), _TEXT)
-    inside = around and any(item.lineno <= line <= (item.end_lineno or 0) for item in test.orelse)
-    how = "in the else of" if inside else "below" if around else "behind"
-    return f", {how} `if {head}` of line {test.lineno}"
+    return f", {side_of(test, around, line)} `if {head}` of line {test.lineno}"
+
+
+def side_of(test: ast.If, around: bool, line: int) -> str:
+    """`in the else of`, `below` or `behind`: how a line stands to an `if` of deciding_ifs()."""
+    return "behind" if not around else "in the else of" if spans_body(test.orelse, line) else "below"

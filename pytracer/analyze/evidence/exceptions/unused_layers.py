@@ -9,7 +9,7 @@ import msgspec
 
 from pytracer._text import capital, shortened
 from pytracer.analyze.behind import Place
-from pytracer.analyze.evidence.exceptions.left_out_outputs import left_out_output
+from pytracer.analyze.evidence.exceptions.left_out_outputs import left_out_output, side_of
 from pytracer.analyze.evidence.slicing.bindings import bindings_of
 from pytracer.analyze.evidence.slicing.drawn_tests import draw_behind, drawn_words, seed_words
 from pytracer.analyze.evidence.slicing.files import program_files
@@ -86,8 +86,7 @@ def unused_layer(view: ProcessView, names: Sequence[str]) -> UnusedLayer | None:
         )
     test, around = decides
     by = f"`if {shortened(ast.unparse(test.test), _TEXT)}` (line {test.lineno})"
-    below = f"in the else of {by}" if around and any(spans(item, used[0][0]) for item in test.orelse) else f"below {by}"
-    said = f"{only}, {below if around else f'behind {by}, which leaves'}"
+    said = f"{only}, {side_of(test, around, used[0][0])} {by}{'' if around else ', which leaves'}"
     words = f"{where} {said}: see what decides that here"
     return UnusedLayer(words, f"{short} {said}", (*places, (file, test.lineno)))
 

@@ -16,7 +16,7 @@ from pytracer.analyze.evidence.lifetime.variables import python_frames
 from pytracer.analyze.evidence.native.native_stack import functions
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
-from pytracer.analyze.evidence.syntax.scopes import statement_at
+from pytracer.analyze.evidence.syntax.scopes import spans, statement_at
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Mapping, PythonFrame
 
@@ -42,7 +42,7 @@ def was_writing(view: ProcessView, tree: ast.Module, file: str, call: ast.Call, 
         return False
     frames = [*python_frames(view)]
     for place, frame in enumerate(frames):
-        if frame.file == file and call.lineno <= (frame.line or 0) <= (call.end_lineno or call.lineno):
+        if frame.file == file and spans(call, frame.line or 0):
             inner = [item for item in frames[:place] if not (item.file or "").startswith("<")]
             if not (_is_frame_of(call, inner[-1]) if inner else _runs_in_c(tree, call)):
                 return False

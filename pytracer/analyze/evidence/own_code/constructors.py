@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.constants import ORDERS
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_named, own_nodes
 from pytracer.analyze.tensors.source_lines import syntax_tree
@@ -14,7 +15,6 @@ from pytracer.decode.types.snapshot import PythonFrame, Snapshot
 from pytracer.report import job as r
 
 _MOST_BASES = 4
-_ORDERED = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 _DIVIDES = (ast.Mod, ast.FloorDiv)
 
 
@@ -82,6 +82,6 @@ def _checks(item: ast.AST, name: str) -> bool:
     """`num_heads <= 0`, `embed_dim % num_heads`."""
     if isinstance(item, ast.BinOp):
         return isinstance(item.op, _DIVIDES) and isinstance(item.right, ast.Name) and item.right.id == name
-    if not isinstance(item, ast.Compare) or not all(isinstance(op, _ORDERED) for op in item.ops):
+    if not isinstance(item, ast.Compare) or not all(isinstance(op, ORDERS) for op in item.ops):
         return False
     return any(isinstance(part, ast.Name) and part.id == name for part in (item.left, *item.comparators))

@@ -17,7 +17,7 @@ from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.bindings import is_empty_container, set_by
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value, passed_values
-from pytracer.analyze.evidence.syntax.constants import is_none
+from pytracer.analyze.evidence.syntax.constants import ORDERS, is_none
 from pytracer.analyze.evidence.syntax.loops import Loop
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
@@ -29,7 +29,6 @@ _PASSES_ON = ("enumerate", "tqdm", "track", "iter")
 _COUNTERS = ("range", "trange", "count")
 _SAME_ITEMS = ("tqdm", "track", "iter", "list", "tuple", "reversed", "sorted")
 _OF_ALL = ("max", "min", "sum")
-_ORDERS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 _EVEN_OUT = (
     "so that ranks with as many items can have other numbers of batches: padding the parts or DistributedSampler does "
     "not even that out. Make the batches of all items alike on all ranks and deal these out, as many to each, or end "
@@ -183,7 +182,7 @@ class _Items:
         """Whether a test compares something of them: `total + lengths[i] > most`."""
         compared = [item for item in nodes_of(test) if isinstance(item, ast.Compare)]
         return any(
-            isinstance(item.ops[0], _ORDERS) and any(map(self._measures, (item.left, *item.comparators)))
+            isinstance(item.ops[0], ORDERS) and any(map(self._measures, (item.left, *item.comparators)))
             for item in compared
         )
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
+from pytracer.analyze.evidence.syntax.constants import ORDERS
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import Scope, parameters
 
@@ -86,11 +87,10 @@ def is_own(scope: Scope, name: str) -> bool:
 
 def compares_numbers(test: ast.expr) -> bool:
     """`attempt < 5`: what a function that is called cannot change, as it could the items of a list."""
-    ordered = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
     plain = (ast.Name, ast.Constant)
     return (
         isinstance(test, ast.Compare)
-        and all(isinstance(item, ordered) for item in test.ops)
+        and all(isinstance(item, ORDERS) for item in test.ops)
         and all(isinstance(item, plain) for item in (test.left, *test.comparators))
     )
 

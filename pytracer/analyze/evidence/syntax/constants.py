@@ -8,6 +8,7 @@ from typing import TypeGuard
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 
+ORDERS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)  # comparisons that tell which of two is larger
 _DEEPEST = 8
 _MOST_SHIFT = 62
 _LARGEST = 1 << 31  # of a float

@@ -13,6 +13,7 @@ LOOPS = (ast.For, ast.AsyncFor, ast.While)
 PLAIN_LOOPS = (ast.For, ast.While)
 ITEM_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp)
 COMPREHENSIONS = (*ITEM_COMPREHENSIONS, ast.DictComp)
+LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)  # behind it, a block does not go on
 
 
 def deciding_ifs(tree: ast.Module, line: int) -> list[tuple[ast.If, bool]]:

@@ -13,9 +13,8 @@ import msgspec
 
 from pytracer._library_files import is_library_file
 from pytracer._patterns import Pattern
-from pytracer._text import size_words
 from pytracer.analyze.evidence.ends.kill_reasons import kill_condition, reason_words
-from pytracer.analyze.evidence.ends.memory_limits import MemoryLimit, memory_limit, most_memory
+from pytracer.analyze.evidence.ends.memory_limits import MemoryLimit, memory_limit, most_memory, used_words
 from pytracer.analyze.evidence.ends.sent_signals import deadly_signal
 from pytracer.analyze.evidence.ends.signal_senders import sender_is_sure, senders_words
 from pytracer.analyze.naming import place_words
@@ -44,8 +43,8 @@ class PoolKill(msgspec.Struct, frozen=True):
     @property
     def words(self) -> str:
         """`` by SIGKILL, sent by this process itself, at a.py:28 in run, where `rss > share` holds (line 27) ``."""
-        most = f"{size_words(self.most)} of memory, shared pages included" if self.most is not None else None
-        used = f", when it had used up to {most}" if most is not None else ""
+        most = used_words(self.most)
+        used = f", when it had {most}" if most is not None else ""
         return f"by {self.signal}, sent by {self.by}{reason_words(self.below, self.limit)}{used}"
 
     @property

@@ -17,7 +17,7 @@ from pytracer._patterns import Pattern
 from pytracer._text import shortened
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
-from pytracer.analyze.evidence.syntax.loops import loops_around
+from pytracer.analyze.evidence.syntax.loops import LEAVES, loops_around
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.passing import names_of_object
 from pytracer.analyze.evidence.syntax.scopes import Scope, class_around, own_nodes, scope_of, spans, spans_body
@@ -27,7 +27,6 @@ from pytracer.report.job import PythonFrame
 
 _FORK = Pattern(r"/multiprocess(?:ing)?/popen_fork\.py$")
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-_LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 # Methods of Python's own objects: a call by such a name may be one of these.
 _BUILT_IN = frozenset(name for kind in (str, bytes, list, dict, set, tuple) for name in dir(kind))
 _QUOTED, _MOST_ROUNDS = 60, 4
@@ -190,7 +189,7 @@ def _goes_on(scope: Scope, earlier: int, line: int) -> bool:
             continue
         for branch, other in ((item.body, item.orelse), (item.orelse, item.body)):
             apart = spans_body(branch, earlier) and not spans_body(branch, line)
-            if apart and (spans_body(other, line) or isinstance(branch[-1], _LEAVES)):
+            if apart and (spans_body(other, line) or isinstance(branch[-1], LEAVES)):
                 return False
     return True
 

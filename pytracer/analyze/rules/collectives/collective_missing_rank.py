@@ -182,8 +182,7 @@ def _last_place(job: JobView, item: Absence, ranks: str) -> str:
     polled = polled_by(view)
     works = work_loop(view) if polled is None else None
     loop = _polled_words(view, polled) if polled is not None else f", in {works.words}" if works is not None else ""
-    common = _common_call(job, item) if works is None else None
-    running = _running(view, common)
+    common, running = _at_work(job, item) if works is None else (None, None)
     doing = "slept" if was_asleep(view) and works is None else f"was {running}" if running is not None else "was"
     called = f", {common.words}" if common is not None else ""
     slept = f"{doing} at {place_words(frame)}{loop}{called}"
@@ -271,8 +270,7 @@ def _late_advice(job: JobView, item: Absence, frame: PythonFrame, ranks: str) ->
             f"{below.words}: the others waited for what {ranks} did there{until}. {longer}, {raised}; else see what is "
             f"slow at line {frame.line} in {frame.function}."
         )
-    common = _common_call(job, item) if works is None else None
-    running = _running(view, common)
+    common, running = _at_work(job, item) if works is None else (None, None)
     if common is not None and running is not None:
         return _running_advice(view, common, running, ranks, limit)
     more = f" {longer} than {limit.time}, {raised}." if limit.time is not None else ""
@@ -301,15 +299,15 @@ def _running_advice(view: ProcessView, common: CommonCall, running: str, ranks: 
     )
 
 
-def _running(view: ProcessView, common: CommonCall | None) -> str | None:
-    """How it worked on its way to the others; None where it may have passed them by."""
-    return running_words(view, common.frame) if common is not None and common.comes else None
+def _at_work(job: JobView, item: Absence) -> tuple[CommonCall | None, str | None]:
+    """What the one absent rank had called where the first of those that wait is, too, and how it worked there.
 
-
-def _common_call(job: JobView, item: Absence) -> CommonCall | None:
-    """Of the one absent rank, and the first of those that wait."""
+    The latter is None where it may have passed them by.
+    """
     waiter = next(iter(views_of(job, item.wait.waiters[:1])), None)
-    return common_call(waiter, item.wait.call, item.views[0]) if waiter is not None and len(item.views) == 1 else None
+    view = item.views[0]
+    common = common_call(waiter, item.wait.call, view) if waiter is not None and len(item.views) == 1 else None
+    return common, running_words(view, common.frame) if common is not None and common.comes else None
 
 
 def _at_line(job: JobView, item: Absence) -> str:

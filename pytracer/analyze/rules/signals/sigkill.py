@@ -36,11 +36,17 @@ refuted by its own counters, another process sent it: that is certain, which one
 from __future__ import annotations
 
 from pytracer._patterns import Pattern
-from pytracer._text import capital, size_words, uncapital
+from pytracer._text import capital, uncapital
 from pytracer.analyze.evidence.ends.keeping_lines import KeepingLine
 from pytracer.analyze.evidence.ends.kill_reasons import asks_for_memory, kill_condition, reason_words
 from pytracer.analyze.evidence.ends.memory_holders import Holding, heavy_holding, holder_evidence, keeper
-from pytracer.analyze.evidence.ends.memory_limits import MemoryLimit, memory_limit, most_memory, peak_evidence
+from pytracer.analyze.evidence.ends.memory_limits import (
+    MemoryLimit,
+    memory_limit,
+    most_memory,
+    peak_evidence,
+    used_words,
+)
 from pytracer.analyze.evidence.ends.oom import OomTrace, killed_by_sigkill, oom_trace
 from pytracer.analyze.evidence.ends.own_group import group_of_child
 from pytracer.analyze.evidence.ends.sent_signals import deadly_signal
@@ -298,7 +304,7 @@ def _memory(
     """
     held, keeps = _held(view)
     most = most_memory(view) if limit is not None else None
-    used = f"; it had used up to {size_words(most)} of memory, shared pages included" if most is not None else ""
+    used = f"; it had {used_words(most)}" if most is not None else ""
     peaks = peak_evidence(job, view) if most is not None else ()
     cache = worker_cache(job, view) if keeps is None and limit is not None else None
     if cache is not None:

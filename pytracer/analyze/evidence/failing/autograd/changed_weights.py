@@ -21,7 +21,7 @@ from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.bindings import is_empty_container, lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import passed_values
 from pytracer.analyze.evidence.syntax.cut_values import is_without_graph, with_graph
-from pytracer.analyze.evidence.syntax.loops import PLAIN_LOOPS, last_of, loops_around, loops_of
+from pytracer.analyze.evidence.syntax.loops import LEAVES, PLAIN_LOOPS, last_of, loops_around, loops_of
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.outcomes import ValueOf, outcome
@@ -29,7 +29,6 @@ from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes, spa
 
 _ASSIGNS = (ast.Assign, ast.AugAssign, ast.AnnAssign)
 _LISTED = 4
-_LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _IN_PLACE = "modified by an inplace operation"
 
 
@@ -282,7 +281,7 @@ def _is_apart(item: ast.If | ast.Try | ast.ExceptHandler | ast.IfExp, step: int,
     mine = next((arm for arm in (item.body, item.orelse) if spans_body(arm, step)), None)
     if mine is None:
         return False  # in its condition
-    return not spans_body(mine, line) if spans(item, line) else isinstance(last_of(mine), _LEAVES)
+    return not spans_body(mine, line) if spans(item, line) else isinstance(last_of(mine), LEAVES)
 
 
 def _in_round_before(at: FailingLine, optimizer: str) -> int | None:

@@ -135,7 +135,7 @@ def _paths_in(function: ast.FunctionDef, call: ast.Call, paths: Sequence[str]) -
 
 def _is_parameter(node: ast.AST, paths: Sequence[str]) -> bool:
     """The parameter itself: `self.critic[2].weight`."""
-    return isinstance(node, (ast.Name, ast.Attribute)) and _INDEX.sub(r".\1", ast.unparse(node)) in paths
+    return isinstance(node, (ast.Name, ast.Attribute)) and _path(node) in paths
 
 
 def calls_module(node: ast.AST, paths: Sequence[str]) -> bool:
@@ -168,8 +168,13 @@ def _lines_that_detach(scope: Scope, name: str) -> list[int]:
 
 
 def _is_module(node: ast.AST, paths: Sequence[str]) -> bool:
-    name = _INDEX.sub(r".\1", ast.unparse(node)).removesuffix(".forward")
+    name = _path(node).removesuffix(".forward")
     return any(path.startswith(f"{name}.") for path in paths)
+
+
+def _path(node: ast.AST) -> str:
+    """`self.critic.2`, of `self.critic[2]`."""
+    return _INDEX.sub(r".\1", ast.unparse(node))
 
 
 def given(scope: Scope, name: str, line: int) -> list[tuple[int, ast.AST]]:

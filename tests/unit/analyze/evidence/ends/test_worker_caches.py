@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from pytracer.analyze.evidence.ends import worker_caches as module
-from pytracer.analyze.evidence.ends.worker_caches import WorkerCache, is_about_memory, worker_cache
+from pytracer.analyze.evidence.ends.kill_reasons import is_about_memory
+from pytracer.analyze.evidence.ends.worker_caches import WorkerCache, worker_cache
 from pytracer.report.job import PythonFrame
 
 DATASET = """class Pages(Dataset):
