@@ -1,4 +1,4 @@
-"""Deaths at a limit: CPU time that was used up, and the address space of a process that C++ found too small.
+"""Deaths at a limit: CPU time that was used up, an address space that C++ found too small, a file that grew too large.
 
 The launcher notes limits and CPU time of each process every two seconds. The kernel kills a process at its hard
 limit of CPU time.
@@ -91,6 +91,36 @@ def limit_of_signal(job: JobView, view: ProcessView, signal: int) -> str | None:
     return f"{RESOURCES[name]}, {amount}{f', {setter.place}' if setter is not None else ''}"
 
 
+class FileLimit(msgspec.Struct, frozen=True):
+    """Of each file that it writes. `limit`: bytes; None where it is only known that the program sets one."""
+
+    limit: int | None
+    setter: Setter | None
+
+    @property
+    def words(self) -> str:
+        """`4.0 MiB for each file (RLIMIT_FSIZE, line 15)`."""
+        set_by = f", {self.setter.place}" if self.setter is not None else ""
+        return f"{size_words(self.limit or 0)} for each file (RLIMIT_FSIZE{set_by})"
+
+    @property
+    def change(self) -> str:
+        """How to raise it."""
+        if self.setter is not None:
+            return f"raise that limit at {self.setter.place} (`{self.setter.text}`)"
+        return "raise that limit where the job is started (`ulimit -f` in its shell, the batch system's limit)"
+
+
+def file_limit(job: JobView, view: ProcessView) -> FileLimit | None:
+    """As the launcher last saw it; of a process that it did not see, what the program sets."""
+    seen = seen_of(job, view)
+    limit = seen_numbers(seen).limit(FILE_SIZE)
+    if limit is None and seen is not None:
+        return None
+    setter = _setter(job, view, FILE_SIZE, limit)
+    return FileLimit(limit, setter) if limit is not None or setter is not None else None
+
+
 def memory_limit_words(job: JobView, view: ProcessView) -> tuple[str, str] | None:
     """For the headline and the next step, of an allocation of native code that failed below a limit."""
     numbers = seen_numbers(seen_of(job, view))
@@ -163,7 +193,7 @@ def seen_of(job: JobView, view: ProcessView) -> SeenProcess | None:
     return found[0] if len(found) == 1 and found[0].signal is not None else None
 
 
-def _setter(job: JobView, view: ProcessView, name: str, limit: int) -> Setter | None:
+def _setter(job: JobView, view: ProcessView, name: str, limit: int | None) -> Setter | None:
     """A process without a stack of its own, as one that was killed, has no file that its sentence names."""
     here = view.python_frame.file if view.python_frame is not None else None
     return setter_of(view.process.snapshot, _frames(job, view), name, limit, here)

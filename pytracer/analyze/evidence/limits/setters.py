@@ -23,6 +23,7 @@ RESOURCES = {
     CPU: "RLIMIT_CPU", USER_THREADS: "RLIMIT_NPROC", STACK: "RLIMIT_STACK",
 }  # fmt: skip
 _QUOTED = 90
+_INFINITY = "INFINITY"
 
 
 class Setter(msgspec.Struct, frozen=True):
@@ -33,10 +34,11 @@ class Setter(msgspec.Struct, frozen=True):
 
 
 def setter_of(
-    snapshot: Snapshot, frames: Sequence[PythonFrame], name: str, limit: int, here: str | None
+    snapshot: Snapshot, frames: Sequence[PythonFrame], name: str, limit: int | None, here: str | None
 ) -> Setter | None:
     """None where the program sets that limit at several lines, or to another number than was in force.
 
+    `limit`: the number; None where it is not known: any that is one.
     `here`: the file that the sentence names; None where it names none.
     """
     resource = RESOURCES.get(name)
@@ -51,7 +53,9 @@ def setter_of(
         return None
     file, call, tree = found[0]
     numbers = [constant_number(part, tree) for part in _parts(call.args[-1])]
-    if numbers and None not in numbers and limit not in numbers:
+    if numbers and None not in numbers and limit is not None and limit not in numbers:
+        return None
+    if limit is None and _INFINITY in ast.unparse(call):
         return None
     place = line_in(file, call.lineno, here)
     return Setter(place, shortened(ast.unparse(call), _QUOTED))

@@ -209,7 +209,7 @@ class Abort:
     def describe(self, job: JobView, judgement: Judgement[None]) -> Description:
         """See Rule; the first process represents all that died alike."""
         view = judgement.views[0]
-        way = _way(view)
+        way = _way(job, view)
         caller = _caller(view)
         smashed = smashed_advice(view) if way is _STACK else None
         thrown = into_ctypes(view) or on_own_thread(view) if way.uncaught else None
@@ -263,7 +263,7 @@ def _judge(view: ProcessView) -> Judgement[None] | None:
     return Judgement("abort", "certain" if view.crash else "likely", (view,), None)
 
 
-def _way(view: ProcessView) -> _Way:
+def _way(job: JobView, view: ProcessView) -> _Way:
     thread = thread_at_shutdown(view)
     if thread is not None:
         return _Way(thread.what, thread.advice, _caller(view), by_facts=True)
@@ -289,9 +289,9 @@ def _way(view: ProcessView) -> _Way:
         return _Way(check.what, check.advice, _caller(view))
     if gil is not None:
         return _Way(gil.what, gil.advice, _caller(view))
-    archive = cut_archive(view)
+    archive = cut_archive(job, view)
     if archive is not None:
-        return _Way(archive.what, archive.advice, _caller(view), behind=Behind.of([archive.path]))
+        return _Way(archive.what, archive.advice, _caller(view), behind=archive.behind)
     strides = negative_strides(view)
     if strides is not None:
         return _Way(strides.what, strides.advice, _caller(view), by_facts=True, behind=Behind.of([], strides))

@@ -11,6 +11,7 @@ from pytracer.decode.types.journal import CppException
 from pytracer.report.job import Report
 from tests.support import scenarios as s
 from tests.support.deaths import LIBC_SO, STDCPP, advice, died, summary, verdict
+from tests.support.synth import Box
 
 ABORT: dict[str, Any] = {"signal": 6, "code": -6, "sender_pid": 101}
 TERMINATE: list[tuple[str | None, str | None]] = [
@@ -30,11 +31,21 @@ class Exporter:
 """
 
 
-def aborted(run: Path, call: str, caught: str = "RuntimeError", what: str = CUT, function: str = END) -> Report:
-    script = str(s.program_in(run, PROGRAM.format(call, caught)))
+def aborted(
+    run: Path,
+    call: str,
+    caught: str = "RuntimeError",
+    what: str = CUT,
+    function: str = END,
+    *,
+    program: str = PROGRAM,
+    **how: Any,
+) -> Report:
+    script = str(s.program_in(run, program.format(call, caught)))
     return died(
         run,
         **ABORT,
+        **how,
         python=[("save", f"{s.TORCH}/jit/_script.py", 772), ("Exporter.export", script, 5)],
         stack_of=[*TERMINATE, (s.TORCH_CPU, function)],
         cpp_exceptions=[CppException(tid=101, type="c10::Error", what=what)],
@@ -53,6 +64,68 @@ def test_archive_that_was_cut_names_the_full_disk_and_the_line(call: str, model:
     assert "which `except RuntimeError` (line 6) cannot catch" in summary(report)
     assert advice(report).startswith("Make room where line 5 writes")
     assert f"torch.jit.save({model}, buffer)" in advice(report)
+
+
+SETS = """import resource
+resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, -1))
+"""
+
+
+def below_limit(run: Path, limit: int | None, tensor: int, sets: str = "", *, seen: bool = True) -> Report:
+    """The record of the archive that failed began at byte 298560; the largest live tensor has `tensor` bytes."""
+    box = Box(pid=101, ppid=99).live(0x7F00_0000_0000, tensor).freed(0x7F10_0000_0000, 1 << 30)
+    item = {"pid": 101, "start_ticks": box.start_ticks, "first_mono_ns": 1, "cgroup": "/job"}
+    item |= {"alive_mono_ns": box.created_ns + 10**6, "gone_mono_ns": box.created_ns + 10**9}
+    item |= {"limits": {"file size": [limit, None]} if limit is not None else None}
+    counters = {"mono_ns": 1, "cgroups": [], "vmstat_oom_kill": 5}
+    witness = {"before": counters, "after": counters, "ended": True, "processes": [item], "first_pid_namespace": True}
+    launcher = {"witness": witness} if seen else None
+    return aborted(run, "net.save(path)", program=PROGRAM + sets, box=box, launcher=launcher)
+
+
+def test_tensor_that_goes_beyond_the_limit_of_a_file_names_the_limit(run: Path) -> None:
+    """Not the disk, which may have room: `next` is to raise the limit."""
+    report = below_limit(run, 1 << 20, 800_000)
+    assert (
+        "most likely because this process may write no more than 1.0 MiB for each file (RLIMIT_FSIZE), and the next "
+        "tensor behind the first 291.6 KiB went beyond that; torch throws"
+    ) in summary(report)
+    assert "file system" not in summary(report)
+    assert advice(report).startswith("Raise that limit where the job is started (`ulimit -f`")
+    assert "a disk with more room does not help" in advice(report)
+    assert "df -h" not in advice(report)
+
+
+def test_line_that_sets_the_limit_of_a_file_is_named(run: Path) -> None:
+    report = below_limit(run, 1 << 20, 800_000, SETS.format(limit="1 << 20"))
+    assert "1.0 MiB for each file (RLIMIT_FSIZE, line 9)" in summary(report)
+    assert advice(report).startswith("Raise that limit at line 9 (`resource.setrlimit(resource.RLIMIT_FSIZE")
+
+
+@pytest.mark.parametrize(
+    ("limit", "tensor"),
+    [(1 << 20, 700_000), (1 << 30, 800_000), (200_000, 800_000), (None, 800_000)],
+    ids=["every tensor fits", "far away", "written beyond it", "no limit"],
+)
+def test_limit_that_no_tensor_reaches_is_not_why(limit: int | None, tensor: int, run: Path) -> None:
+    """The look-alikes: the disk was full before."""
+    report = below_limit(run, limit, tensor)
+    assert "most likely because its file system is full" in summary(report)
+    assert "RLIMIT_FSIZE" not in summary(report)
+    assert advice(report).startswith("Make room where line 5 writes")
+
+
+@pytest.mark.parametrize(
+    ("limit", "seen", "named"),
+    [("args.most", False, True), ("args.most", True, False), ("resource.RLIM_INFINITY", False, False)],
+    ids=["by the source alone", "not in force", "lifted"],
+)
+def test_limit_that_only_the_source_has_is_one_of_the_causes(limit: str, seen: bool, named: bool, run: Path) -> None:
+    """Where no launcher saw the process."""
+    report = below_limit(run, None, 800_000, SETS.format(limit=limit), seen=seen)
+    assert ("the limit of a file's size, which line 9 sets, is used up" in summary(report)) is named
+    assert ("the limit that line 9 sets (`resource.setrlimit(" in advice(report)) is named
+    assert "its file system is full" in summary(report)
 
 
 def test_error_of_another_writer_is_no_cut_archive(run: Path) -> None:
