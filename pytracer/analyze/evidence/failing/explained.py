@@ -61,6 +61,7 @@ from pytracer.analyze.evidence.failing.processes.unreturned_losses import unretu
 from pytracer.analyze.evidence.failing.stored.byte_order import other_byte_order
 from pytracer.analyze.evidence.failing.stored.files import missing_file, no_shared_memory, shared_memory_subject
 from pytracer.analyze.evidence.failing.stored.full_disk import full_disk, full_disk_behind, full_disk_subject
+from pytracer.analyze.evidence.failing.stored.half_written import half_written, half_written_subject
 from pytracer.analyze.evidence.failing.stored.joined_clients import clients_joined, clients_subject
 from pytracer.analyze.evidence.failing.stored.loaded_optimizers import misfit_state, misfit_subject
 from pytracer.analyze.evidence.failing.stored.missing_keys import empty_subject, key_subject, missing_key
@@ -211,6 +212,7 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
     no_shared_memory,
     full_disk,
     beyond_select,
+    half_written,
     broken_file,
     kept_open,
     absent_file,
@@ -310,6 +312,7 @@ _SUBJECTS = (
     none_subject,
     unequal_subject,
     full_disk_subject,
+    half_written_subject,
     file_subject,
     removed_subject,
     absent_subject,
