@@ -74,10 +74,11 @@ def half_written(at: FailingLine) -> str | None:
     caught = ""
     if found.caught is not None:
         caught = f", or remove it in `{found.caught[2]}` ({at.place(found.caught[0], found.caught[1])})"
-    size = " Compare its size with the server's Content-Length: a connection may also end early." if found.loads else ""
+    size = " Compare its size with the Content-Length: a connection may also end early." if found.loads else ""
     return (
         f"Delete {found.file.name}, and start again. `{short(source(found.test))}` ({asks}) cannot know a part from "
-        f"the whole: let {writes} write to another name, and os.replace() it to `{path}` when it is whole{caught}.{size}"
+        f"the whole: let {writes} write to another name, and os.replace() it to `{path}` when it is "
+        f"whole{caught}.{size}"
     )
 
 
@@ -92,10 +93,8 @@ def half_written_subject(at: FailingLine) -> str | None:
         ended = f"an earlier download at {writes} was ended" if found.loads else f"an earlier run was ended at {writes}"
         return f"{broken}, most likely because {ended}; {takes}"
     spot, line, head = found.caught
-    failed = (
-        f"the download of this run at {writes} failed" if found.loads else f"{writes} of this run failed to write it"
-    )
-    return f"{broken}, most likely because {failed}: `{head}` ({at.place(spot, line)}) goes on, and {takes}"
+    failed = f"the download of this run at {writes}" if found.loads else f"the writing of it in this run at {writes}"
+    return f"{broken}, most likely because {failed} failed: `{head}` ({at.place(spot, line)}) goes on, and {takes}"
 
 
 def _half_written(at: FailingLine) -> _HalfWritten | None:

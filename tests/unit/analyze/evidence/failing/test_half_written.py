@@ -136,8 +136,8 @@ def test_download_of_an_earlier_run_needs_no_handler(tmp_path: Path) -> None:
     """The process was ended meanwhile."""
     found = said(tmp_path, PLAIN, PLAIN_WAY, "/data/weights.pt", age=7200)
     assert found.subject == (
-        "weights.pt is cut off (576.0 KiB, without the end of its zip archive), most likely because an earlier download "
-        "at line 4 was ended; line 3 takes what is there for the whole file"
+        "weights.pt is cut off (576.0 KiB, without the end of its zip archive), most likely because an earlier "
+        "download at line 4 was ended; line 3 takes what is there for the whole file"
     )
     assert "because an earlier download at line 11 was ended" in (of_store(tmp_path, age=7200).subject or "")
 
@@ -145,7 +145,7 @@ def test_download_of_an_earlier_run_needs_no_handler(tmp_path: Path) -> None:
 def test_file_that_the_program_computes_is_no_download(tmp_path: Path) -> None:
     error = ("ValueError", "cannot reshape array: mmap length is greater than filesize")
     found = said(tmp_path, MADE, MADE_WAY, "/cache/features.npy", kind="numpy", error=error)
-    assert "most likely because line 7 of this run failed to write it: `except Exception` (line 8)" in (
+    assert "most likely because the writing of it in this run at line 7 failed: `except Exception` (line 8)" in (
         found.subject or ""
     )
     assert found.words is not None and "Content-Length" not in found.words
