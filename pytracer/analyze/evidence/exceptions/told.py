@@ -13,6 +13,7 @@ from pytracer._errors import bug_words
 from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.cuda.shared_devices import shared_device
 from pytracer.analyze.evidence.exceptions.chains import Chain, as_uncaught, chain_of, found_its_way, original
+from pytracer.analyze.evidence.exceptions.done_by_all import done_by_all
 from pytracer.analyze.evidence.exceptions.ended_senders import ended_sender
 from pytracer.analyze.evidence.exceptions.name_origins import meant_words, origin_words
 from pytracer.analyze.evidence.exceptions.own_keys import own_key
@@ -168,6 +169,9 @@ def explanation_of(job: JobView, told: Told) -> Explanation:
         path = unmet_path(job, view)
         if path is not None:
             return Explanation(path.repair, path.alone)
+        twice = done_by_all(job, view)
+        if twice is not None:
+            return Explanation(twice.advice, twice.subject, together=True, behind=twice.behind)
         spent = spent_sender(job, view)
         if spent is not None:
             return Explanation(spent.advice, spent.subject, of_limit=True, line=spent.line, evidence=spent.evidence)

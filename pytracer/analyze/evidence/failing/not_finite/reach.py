@@ -58,7 +58,7 @@ def parts_of(
                 continue
             if known is not None and known(name, spot):
                 continue
-            for value, place, index in _values(at, name, spot):
+            for value, place, index in values_held(at, name, spot):
                 if index is None or not isinstance(value, ast.expr):
                     waiting.append((value, place))
                 else:
@@ -115,7 +115,7 @@ def _named(at: FailingLine, name: str) -> list[tuple[ast.FunctionDef, Spot]]:
     return [(item, Spot(file, tree, tree, END)) for item, file, tree in found if isinstance(item, ast.FunctionDef)]
 
 
-def _values(at: FailingLine, name: str, spot: Spot) -> Iterator[tuple[ast.AST, Spot, int | None]]:
+def values_held(at: FailingLine, name: str, spot: Spot) -> Iterator[tuple[ast.AST, Spot, int | None]]:
     """All that a variable can be, with where; of `a, b = f()` the number of the item."""
     found = [*values_bound(spot.scope, name)]
     if found:
