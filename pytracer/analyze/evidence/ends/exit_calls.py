@@ -13,6 +13,7 @@ import msgspec
 
 from pytracer._library_files import is_library_file
 from pytracer._text import capital, shortened
+from pytracer.analyze.evidence.ends.silent_prints import silent_print
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
@@ -51,9 +52,18 @@ def printed_before(snapshot: Snapshot, at: PythonFrame) -> str | None:
     call = _call_before(snapshot, at)
     if call is None or called_name(call) not in _SAYS or not call.args:
         return None
+    silent = silent_print(snapshot, at, call)
+    if silent is not None:
+        return silent
     said = shortened(ast.unparse(call.args[0]), _LONGEST)
     place = line_in(at.file, call.lineno, at.file)
     return f"{capital(place)} printed or logged `{said}` just before: look for that in the job's output."
+
+
+def printed_in_vain(snapshot: Snapshot, at: PythonFrame) -> str | None:
+    """The same, only where that does not appear in the output."""
+    call = _call_before(snapshot, at)
+    return silent_print(snapshot, at, call) if call is not None else None
 
 
 def may_have_printed(snapshot: Snapshot, at: PythonFrame) -> bool:

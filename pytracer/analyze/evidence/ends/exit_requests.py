@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pytracer._library_files import is_library_file
 from pytracer._patterns import Pattern
 from pytracer._text import message_words
-from pytracer.analyze.evidence.ends.exit_calls import may_have_printed, printed_before
+from pytracer.analyze.evidence.ends.exit_calls import may_have_printed, printed_before, printed_in_vain
 from pytracer.analyze.evidence.ends.exit_condition import exit_condition, frames_below_condition
 from pytracer.analyze.evidence.failing.explained import explained, involved
 from pytracer.analyze.evidence.failing.not_finite.refused_loss import refused_loss
@@ -72,10 +72,20 @@ def exit_words(view: ProcessView, request: ExitRequestReport) -> tuple[str, str,
     says = f"ended itself with exit status {status}: SystemExit{f', {text},' if text else ''} was raised{at}"
     refused = refused_loss(view.process.snapshot, request.python_stack or ())
     if refused is not None:
-        return f"{says}: {refused[0]}", refused[1], None
+        return f"{says}: {refused[0]}", _refused_advice(view, request, refused[1]), None
     advice = exit_advice(view.process.snapshot, request.python_stack or ())
     missing = "why it did: an exit status carries no reason" if text is None and advice is None else None
     return says, advice or _ITS_OWN, missing
+
+
+def _refused_advice(view: ProcessView, request: ExitRequestReport, known: str | None) -> str:
+    """What can have made the number so, else where that was asked; and why nobody saw what the program printed."""
+    snapshot, stack = view.process.snapshot, request.python_stack or ()
+    if known is None:
+        return exit_advice(snapshot, stack) or _ITS_OWN
+    frames = frames_below_condition(snapshot, stack)
+    vain = next((words for item in frames if (words := printed_in_vain(snapshot, item)) is not None), None)
+    return f"{known} {vain}" if vain is not None else known
 
 
 def exit_advice(snapshot: Snapshot, stack: Sequence[PythonFrame]) -> str | None:

@@ -7,11 +7,14 @@ from collections.abc import Sequence
 
 from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import names_in
-from pytracer.analyze.evidence.failing.line import failing_line
-from pytracer.analyze.evidence.failing.not_finite.hazard import WEAK
-from pytracer.analyze.evidence.failing.not_finite.reach import Part
+from pytracer.analyze.evidence.failing.line import FailingLine, failing_line
+from pytracer.analyze.evidence.failing.not_finite.hazard import WEAK, Hazard
+from pytracer.analyze.evidence.failing.not_finite.made import samples
+from pytracer.analyze.evidence.failing.not_finite.reach import Part, parts_of
 from pytracer.analyze.evidence.failing.not_finite.weights import MOST_LINES, hazard_advice, hazard_subject, hazards_of
-from pytracer.analyze.evidence.syntax.scopes import own_nodes
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
+from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes
 from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import ExceptionReport, PythonFrame
 
@@ -22,8 +25,11 @@ _REFUSES = Pattern(
 _MODULES = ("math", "torch", "np", "numpy")
 
 
-def refused_loss(snapshot: Snapshot, stack: Sequence[PythonFrame]) -> tuple[str, str] | None:
-    """For the headline, and what to do; None where it asks nothing of the kind, or nothing in the source can do it."""
+def refused_loss(snapshot: Snapshot, stack: Sequence[PythonFrame]) -> tuple[str, str | None] | None:
+    """For the headline, and what to do if a line of the source can have made it so; None where it asks nothing of that.
+
+    Where no line from the model to the loss can, what the dataset returns is looked at that the loss is computed from.
+    """
     at = failing_line(snapshot, ExceptionReport(type="SystemExit", message=""), stack)
     spot = at.slice.spot(0) if at is not None else None
     if at is None or spot is None:
@@ -38,8 +44,24 @@ def refused_loss(snapshot: Snapshot, stack: Sequence[PythonFrame]) -> tuple[str,
     names = [name for name in names if name not in _MODULES]
     if len(names) != 1:
         return None
-    found = hazards_of(at, [Part(ast.parse(names[0], mode="eval").body, spot)], lambda item: True)
+    root = Part(ast.parse(names[0], mode="eval").body, spot)
+    found = hazards_of(at, [root], lambda item: True) or _of_dataset(at, root)
     if not found or len(found) > MOST_LINES or found[0].weight == WEAK:
-        return None
+        return f"`{names[0]}` is not finite", None
     subject = f"`{names[0]}` is not finite{hazard_subject(at, found)}"
     return subject, f"`{names[0]}` is not finite. {hazard_advice(at, found)}"
+
+
+def _of_dataset(at: FailingLine, root: Part) -> list[Hazard]:
+    """Of what its `__getitem__` and the loader's collate_fn return, by the calls that the number is computed from."""
+    parts = [*parts_of(at, root.node, root.spot)]
+    calls = [item for part in parts for item in nodes_of(part.node) if isinstance(item, ast.Call)]
+    made = {called_name(item) for item in calls}
+    collates = {ast.unparse(item.value) for call in calls for item in call.keywords if item.arg == "collate_fn"}
+    roots = [
+        item
+        for item in samples(at)
+        if getattr(class_around(item.spot.tree, item.spot.scope), "name", None) in made
+        or getattr(item.spot.scope, "name", None) in collates
+    ]
+    return hazards_of(at, roots, lambda item: not item.backward and item.only != "single")

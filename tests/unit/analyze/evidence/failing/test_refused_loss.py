@@ -45,3 +45,46 @@ def test_a_number_that_is_refused_has_a_line_that_can_make_it(test: str, says: s
     snapshot: Any = SimpleNamespace(created_wall_ns=time.time_ns() + 10**9, argv=("train.py",), environment={}, step=3)
     found = refused_loss(snapshot, [PythonFrame(function="train", file=str(file), line=10)])
     assert (found[0] if found is not None else None) == says
+
+
+LOADED = """
+import math, sys
+class Tiles:
+    def __getitem__(self, n):
+        tile = self.tiles[n]
+        return {first}
+class Others:
+    def __getitem__(self, n):
+        return self.tiles[n] / self.tiles[n].std()
+def collate(items):
+    return torch.stack(items) / items[0].norm()
+def train(model, loader):
+    for n, (x, y) in enumerate(loader):
+        value = criterion(model(x), y).item()
+        if not math.isfinite(value):
+            sys.exit(1)
+Others()
+train(Net(), DataLoader(Tiles(){more}))
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "more", "says"),
+    [
+        ("(tile - tile.mean()) / tile.std()", "", "; line 6 divides by `tile.std()`, which may be 0"),
+        ("tile", ", collate_fn=collate", "; line 11 divides by `items[0].norm()`, which may be 0"),
+        ("(tile - tile.mean()) / (tile.std() + 1e-6)", "", ""),
+        ("tile", "", ""),  # the loader has none of the other dataset
+    ],
+)
+def test_what_the_dataset_returns_can_make_it(first: str, more: str, says: str, tmp_path: Path) -> None:
+    """Where no line from the model to the loss can: only of the dataset that the loss is computed from."""
+    file = tmp_path / "train.py"
+    file.write_text(LOADED.replace("{first}", first).replace("{more}", more), encoding="utf-8")
+    snapshot: Any = SimpleNamespace(created_wall_ns=time.time_ns() + 10**9, argv=("train.py",), environment={}, step=3)
+    stack = [
+        PythonFrame(function="train", file=str(file), line=16),
+        PythonFrame(function="<module>", file=str(file), line=18),
+    ]
+    found = refused_loss(snapshot, stack)
+    assert found is not None and found[0] == f"`value` is not finite{says}"
