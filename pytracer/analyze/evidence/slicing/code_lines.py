@@ -7,7 +7,7 @@ import ast
 from pytracer._text import shortened
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
-from pytracer.analyze.evidence.syntax.scopes import class_around
+from pytracer.analyze.evidence.syntax.scopes import named_function_around, qualified_name
 from pytracer.analyze.tensors.source_lines import line_text
 from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import CodeLine, PythonFrame
@@ -22,10 +22,9 @@ Shown = ast.stmt | ast.ExceptHandler
 
 
 def code_line(snapshot: Snapshot, spot: Spot, statement: Shown) -> CodeLine:
-    """The statement with its function."""
-    function = getattr(spot.scope, "name", None)
-    owner = class_around(spot.tree, spot.scope)
-    name = f"{owner.name}.{function}" if owner is not None and function is not None else function
+    """The statement with its function: by its place, as a value may be looked for in the module or in a lambda."""
+    function = named_function_around(spot.tree, statement)
+    name = qualified_name(spot.tree, function) if function is not spot.tree else None
     inside = _line_of_text(snapshot, spot, statement)
     text = shortened(_head(snapshot, spot, statement) if inside is None else inside, _LONGEST)
     return CodeLine(file=spot.file, line=statement.lineno if inside is None else spot.line, function=name, text=text)

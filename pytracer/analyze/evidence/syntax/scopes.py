@@ -55,6 +55,22 @@ def scope_of(tree: ast.Module, line: int) -> Scope:
     return max(inside, key=lambda item: item.lineno, default=tree)
 
 
+def named_function_around(tree: ast.Module, node: ast.stmt | ast.ExceptHandler) -> Scope:
+    """The innermost `def` whose body has a statement, also where it is on the line of the `def`, else the module."""
+    at = (node.lineno, node.col_offset)
+    named = [item for item in _functions(tree) if not isinstance(item, ast.Lambda)]
+    inside = [item for item in named if _begin(item.body[0]) <= at <= _end(item)]
+    return max(inside, key=_begin, default=tree)
+
+
+def _begin(node: ast.stmt) -> tuple[int, int]:
+    return node.lineno, node.col_offset
+
+
+def _end(node: ast.stmt) -> tuple[int, int]:
+    return node.end_lineno or node.lineno, node.end_col_offset or node.col_offset
+
+
 @lru_cache(maxsize=64)  # asked for each line that is followed, of few files
 def _functions(tree: ast.Module) -> tuple[Function, ...]:
     """All of a module, the outer ones first."""
