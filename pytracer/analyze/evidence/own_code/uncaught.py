@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+
 from pytracer._text import function_words
 from pytracer.analyze.evidence.exceptions.name_origins import passed_words
 from pytracer.analyze.evidence.exceptions.telling import torchscript_error
@@ -12,20 +14,56 @@ from pytracer.analyze.evidence.native.native_stack import own_frames
 from pytracer.analyze.evidence.own_code.own_libraries import is_own_path
 from pytracer.analyze.evidence.own_code.own_place import own_place
 from pytracer.analyze.evidence.own_code.passed_memory import called_by_ctypes
+from pytracer.analyze.evidence.own_code.thread_joins import LEFT, left_std_thread, thread_join
+from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
 from pytracer.analyze.naming import place_words
+from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
+from pytracer.report.job import PythonFrame
 
 _REGION = "_omp_fn"  # GCC's name for the body of a region
 _STD_THREAD = "std::thread::_State_impl"
+_CONVERTERS = frozenset({"stoi", "stol", "stoul", "stoll", "stoull", "stof", "stod", "stold"})
 
 
 def below_words(view: ProcessView, caller: str) -> str:
-    """`, below residuals (main.cpp:18)`, or `, in a thread of resize_all() (main.cpp:11)`, whose lambda it runs."""
-    place = own_place(view)
+    """`, below residuals (main.cpp:18)`, or `, in a thread of resize_all() (main.cpp:11)`, whose lambda it runs.
+
+    On a std::thread of the program's library also that, and who waited for it.
+    """
+    place, join = own_place(view), thread_join(view)
     if caller.startswith(_STD_THREAD):
-        return f", in a thread of {place.function}() ({place.place})" if place is not None else ", in a std::thread"
+        of_thread = (
+            f", in a thread of {place.function}() ({place.place})" if place is not None else ", in a std::thread"
+        )
+        return of_thread + (f": {join.clause}" if join is not None else "")
     own = place is not None and place.function == caller.rpartition("::")[2]
-    return f", below {caller}" + (f" ({place.place})" if own and place is not None else "")
+    below = f", below {caller}" + (f" ({place.place})" if own and place is not None else "")
+    if not left_std_thread(view):
+        return below
+    return f"{below}: {join.clause if join is not None else LEFT}"
+
+
+def refused_text(name: str, message: str) -> str | None:
+    """What std::stof() and the like refuse: libstdc++ has only the function's name for a message."""
+    if message not in _CONVERTERS:
+        return None
+    return {"std::invalid_argument": "a text that is no number", "std::out_of_range": "a number out of range"}.get(name)
+
+
+def _refused_words(view: ProcessView, line: PythonFrame | None) -> str:
+    """A sentence: where the text may come from, that a line passed by `encode()`."""
+    exception = cpp_exception(view)
+    refused = refused_text(exception.type or "", exception.what or "") if exception is not None else None
+    tree = syntax_tree(view.process.snapshot, line)
+    if refused is None or tree is None or line is None or line.line is None:
+        return ""
+    calls = [item for item in calls_on(tree, line.line) if called_name(item) == "encode"]
+    given = [ast.unparse(item.func.value) for item in calls if isinstance(item.func, ast.Attribute)]
+    if len(given) != 1:
+        return f" Look for {refused} in what {place_words(line)} passes."
+    texts = f" (`{given[0]}`)"
+    return f" Look for {refused} in what {place_words(line)} passes{texts}, or in a file of that name."
 
 
 def of_script(view: ProcessView) -> str | None:
@@ -84,10 +122,17 @@ def on_own_thread(view: ProcessView) -> str | None:
             "std::current_exception() and rethrow it behind the region, as at::parallel_for() does: "
             "then Python shows its message as an ordinary error."
         )
+    join = thread_join(view)
+    if join is not None:
+        return (
+            f"Catch it in the thread that it left: nobody else can, no `try` around join() either. Keep "
+            f"std::current_exception() in what the thread runs ({function}), rethrow it in {join.function}() after "
+            f"join(), {join.hands_on}.{_refused_words(view, join.at)}"
+        )
     return (
-        f"Catch it in the thread that it left: nobody else can. {function}{given} can keep "
-        "std::current_exception() there and rethrow it after join(), as at::parallel_for() does: then Python "
-        "shows its message as an ordinary error."
+        f"Catch it in the thread that it left: nobody else can. {function}{given} can keep std::current_exception() "
+        "there; what joins the thread can rethrow it after join(), as at::parallel_for() does: then Python shows its "
+        "message as an ordinary error."
     )
 
 

@@ -18,6 +18,9 @@ also where the compiler put it into another one; by its source the buffer, and t
 glibc stops FD_SET() of a descriptor that an fd_set has no room for. The line of C is named, and where a single line of
 the program keeps files open, that one.
 
+An exception that leaves a std::thread of the program's library ends the process, whatever a `try` around join() would
+catch: the function that was in join() is named, with the line of Python that called it.
+
 What to do: read the message; the native stack names who called abort(). "terminate called without an active
 exception" means that a std::thread was destroyed before it was joined, or that a thread was ended while the
 interpreter shut down: which of them, the stack tells. The thread is named where the source of the program's library has
@@ -77,6 +80,7 @@ from pytracer.analyze.evidence.own_code.uncaught import (
     into_ctypes,
     of_script,
     on_own_thread,
+    refused_text,
 )
 from pytracer.analyze.evidence.own_code.unjoined_threads import unjoined_thread
 from pytracer.analyze.evidence.own_code.without_gil import without_gil
@@ -351,5 +355,6 @@ def _assertion_advice(view: ProcessView, text: str) -> str:
 def _uncaught(name: str, message: str) -> _Way:
     inner = torchscript_error(message)
     shown = message_words(inner if inner is not None else message)
-    words = f"nobody caught {name}" + (f": {shown}" if shown else "")
+    refused = refused_text(name, message)
+    words = f"nobody caught {name}" + (f": {shown}" if shown else "") + (f" ({refused})" if refused else "")
     return _Way(words, _EXCEPTION.advice, quotes_exception=shown == message.strip().rstrip("."), uncaught=True)

@@ -70,5 +70,5 @@ def test_whose_function_it_left(
     caller: str, place: OwnPlace | None, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "own_place", lambda _: place)
-    view: Any = None
+    view: Any = SimpleNamespace(crash=None)
     assert below_words(view, caller) == words
