@@ -183,6 +183,12 @@ def _is_same_array(node: ast.expr) -> TypeGuard[ast.Call]:
     return owner is None or variable(owner) in _MODULES
 
 
+def batch_source(back: Slice, node: ast.expr, spot: Spot) -> tuple[ast.expr, Spot] | None:
+    """Of a variable of a loop over a DataLoader: the part that its `collate_fn` returns for it."""
+    source = _source(back, node, spot)
+    return source[:2] if source is not None and source[2] else None
+
+
 def _source(back: Slice, node: ast.expr, spot: Spot) -> tuple[ast.expr, Spot, bool] | None:
     looped = looped_over(spot, node.id) if isinstance(node, ast.Name) else None
     if looped is None:

@@ -92,6 +92,11 @@ def unfit_numbers(text: str, given: Mapping[str, Given]) -> tuple[int, int] | No
     return (found.left.value, found.right.value) if found is not None else None
 
 
+def broken_but_for_condition(text: str, given: Mapping[str, Given]) -> Broken | None:
+    """A comparison that would not hold if its condition applied, as `broken` has it; None where that is known to."""
+    return broken(text.partition(_IF)[0], given) if _IF in text and not is_decided(text, given) else None
+
+
 def left_number(text: str, given: Mapping[str, Given]) -> int | None:
     """What stands before the comparison, where that is known."""
     side = _side(_parsed(text.partition(_IF)[0]).left, given)

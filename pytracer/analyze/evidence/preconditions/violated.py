@@ -27,12 +27,14 @@ from pytracer.analyze.evidence.preconditions.node_calls import node_calls
 from pytracer.analyze.evidence.preconditions.origin import with_numbers_of_origin
 from pytracer.analyze.evidence.preconditions.padding import Padding, padding
 from pytracer.analyze.evidence.preconditions.replaced import replaced_words, replacing_line
+from pytracer.analyze.evidence.preconditions.row_fill import RowFill, row_fill
 from pytracer.analyze.evidence.preconditions.saved import with_saved
 from pytracer.analyze.evidence.preconditions.terms import (
     Broken,
     Given,
     as_code,
     broken,
+    broken_but_for_condition,
     holds,
     is_decided,
     left_argument,
@@ -61,6 +63,7 @@ class Violated(msgspec.Struct, frozen=True):
     before: bool = False  # whether the call had returned
     counted: Counted | None = None  # what its numbers count instead, where they show that
     padding: Padding | None = None  # where the number is what the program pads with
+    fill: RowFill | None = None  # where rows are padded with another one
 
     @property
     def culprit(self) -> Given:
@@ -106,6 +109,8 @@ class Violated(msgspec.Struct, frozen=True):
             reason += f": {self.counted.words}"
         elif self.padding is not None:
             reason += f": {self.padding.words}"
+        elif self.fill is not None:
+            reason += f"; {self.fill.words}"
         return f"{held_words(self.broken.left, self.call.given)}, where {self.taken}{reason}"
 
     @property
@@ -219,9 +224,7 @@ def _of_backward(view: ProcessView) -> Violated | None:
     if found is None and len({(call.file, call.line) for call in called}) == 1:
         called = [with_saved(view, called[0], saved.node)]
         found = _first_broken(called[0])
-    if found is None:
-        return None
-    return Violated(called[0], found, before=True, padding=padding(view, called[0], found))
+    return _before(view, called[0], found)
 
 
 def unchecked_here(view: ProcessView) -> str | None:
@@ -319,6 +322,15 @@ def unchecked_calls_before(view: ProcessView) -> list[str]:
     return [*found.values()]
 
 
+def has_unfit_before(view: ProcessView) -> bool:
+    """Whether a recorded number of such a call does not fit, unless it is one that the call does not read."""
+    return any(
+        unfit_numbers(item, call.given) is not None and not is_decided(item, call.given)
+        for call in earlier_calls(view, preconditions())
+        for item in call.entry.implied
+    )
+
+
 def violated_before(view: ProcessView) -> Violated | None:
     """The same of a call that had returned, in a function that had not: what it wrote is found later."""
     running = {(call.operator, call.file, call.line) for call in bound_calls(view, preconditions())}
@@ -326,10 +338,33 @@ def violated_before(view: ProcessView) -> Violated | None:
     for call in (*library_calls(view, known), *earlier_calls(view, known), *node_calls(view, known)):
         if (call.operator, call.file, call.line) in running and may_run(view, call):
             continue
-        found = _first_broken(call)
+        found = _before(view, call, _first_broken(call))
         if found is not None:
-            return Violated(call, found, before=True, padding=padding(view, call, found))
+            return found
     return None
+
+
+def _before(view: ProcessView, call: BoundCall, found: Broken | None) -> Violated | None:
+    """Of a call that had returned. Where nothing is decided: by what rows are padded with, if by another number."""
+    if found is not None:
+        return Violated(call, found, before=True, padding=padding(view, call, found))
+    for text in call.entry.implied:
+        unfit = broken_but_for_condition(text, call.given)
+        fill = _other_fill(view, call, unfit) if unfit is not None else None
+        if unfit is not None and fill is not None:
+            return Violated(call, unfit, before=True, fill=fill)
+    return None
+
+
+def _other_fill(view: ProcessView, call: BoundCall, unfit: Broken) -> RowFill | None:
+    """What rows are padded with, where the number that does not fit is another one, so that it is data."""
+    name = unfit.left.argument or ""
+    tensor = call.given[name].tensor if name in call.entry.padded else None
+    if tensor is None or tensor.minimum is None or tensor.maximum is None or unfit.left.function not in ("min", "max"):
+        return None
+    fill = row_fill(view, call, name)
+    held = fill is not None and tensor.minimum <= fill.number <= tensor.maximum
+    return fill if fill is not None and held and fill.number != unfit.left.value else None
 
 
 def may_run(view: ProcessView, call: BoundCall) -> bool:

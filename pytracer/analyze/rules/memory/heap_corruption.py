@@ -34,6 +34,10 @@ named, with the lines that call them and the tensors and arrays that these pass;
 twice. Run it with --guard, with MALLOC_CHECK_=3 (and libc_malloc_debug.so.0 in LD_PRELOAD since glibc 2.34), under
 AddressSanitizer or valgrind; rebuild extensions against the torch in use.
 
+Where the address that free() was given is that of a live storage with a float32 number over its upper half, the heap
+was damaged for certain. A number that does not fit is data, and no padding, where the line that makes the padded rows
+fills them with another one.
+
 How it can be wrong: memory that nothing holds is a suspect by the source alone; whether native code used it is not
 recorded. A fault inside free() also follows from one bad argument with the heap in order. The stack shows
 who noticed, not who did it.
@@ -68,11 +72,11 @@ from pytracer.analyze.evidence.own_code.freed_number import FreedNumber, freed_n
 from pytracer.analyze.evidence.own_code.freed_pointer import freed_pointer
 from pytracer.analyze.evidence.own_code.freed_reasons import FreedPointer, OtherAllocator
 from pytracer.analyze.evidence.own_code.freed_result import FreedResult, freed_result
-from pytracer.analyze.evidence.own_code.pointer_content import numbers_followed
+from pytracer.analyze.evidence.own_code.pointer_content import half_of_storage, numbers_followed, numbers_in_pointer
 from pytracer.analyze.evidence.own_code.unfit_memory import unfit_memory
 from pytracer.analyze.evidence.own_code.unheld_memory import unheld_memory
 from pytracer.analyze.evidence.phrases import collective_evidence, fault_evidence, printed_evidence, python_evidence
-from pytracer.analyze.evidence.preconditions.violated import Violated, violated_before
+from pytracer.analyze.evidence.preconditions.violated import Violated, has_unfit_before, violated_before
 from pytracer.analyze.naming import introduction
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, merge_alike, not_found
 from pytracer.analyze.view import JobView, ProcessView
@@ -114,7 +118,7 @@ class HeapCorruption:
         if freed is not None:
             what = f"{_found(view, damage, freed)}: {freed.summary}"
         elif unfit is not None:
-            what = f"{_found(view, damage)}: {unfit.summary}"
+            what = f"{_found(view, damage)}: {_damaged(view, damage)}{unfit.summary}"
         elif beyond is not None:
             what = f"{_found(view, damage)}: {beyond.summary}{used_at(view, beyond)}"
         elif behind is not None:
@@ -128,7 +132,8 @@ class HeapCorruption:
         if dropped is not None:
             what += f"; the first suspect: {dropped.fact}"
         explained = (freed, deleter, beyond, unfit, unheld, dropped)
-        unexplained = all(item is None for item in explained) and not _is_callers(damage)
+        by_numbers = not _is_callers(damage) or has_unfit_before(view)
+        unexplained = all(item is None for item in explained) and by_numbers
         suspect = first_suspect(view, behind) if unexplained else None
         if suspect is not None:
             what += f"; {suspect}"
@@ -233,7 +238,16 @@ def _is_callers(damage: HeapDamage) -> bool:
 def _written(view: ProcessView, damage: HeapDamage) -> str | None:
     """The numbers that stood in the allocator's own lists, where no process can have memory at what they make."""
     impossible = view.place is not None and view.place.kind == "non-canonical"
+    if damage.function in _FREES and half_of_storage(view) is not None:
+        return numbers_in_pointer(view)  # of a block that it was to free
     return numbers_followed(view) if damage.of_request and impossible else None
+
+
+def _damaged(view: ProcessView, damage: HeapDamage) -> str:
+    """What is known beside the suspect, where the C library has printed nothing: that its heap was damaged."""
+    if damage.function in _FREES and half_of_storage(view) is not None:
+        return "its heap was damaged, with a float32 number over half of an address; "
+    return "its heap was damaged; " if damage.function is not None else ""
 
 
 def _what(view: ProcessView, damage: HeapDamage, user: str | None, below: str) -> str:
