@@ -370,6 +370,20 @@ def test_numbers_in_the_lists_of_the_allocator_are_an_array_written_over_a_block
     assert (words in summary(report)) == (confidence == "certain"), summary(report)
 
 
+@pytest.mark.parametrize(("lower", "confidence"), [(0x1000_4000, "certain"), (0x1000_8000, "likely")])
+def test_number_over_half_the_address_of_a_storage_that_is_freed_proves_the_damage(
+    lower: int, confidence: str, run: Path
+) -> None:
+    """In the look-alike no storage has that lower half."""
+    written = 0xC169_85D5 << 32 | lower
+    box = Box(pid=101).alloc(0x5581_1000_4000, 256)
+    stack: Frames = [(LIBC_SO, "__libc_free"), (s.TORCH_CPU, "at::f()")]
+    report = died(run, box=box, addr=written, code=128, stack_of=stack, registers={"rdi": written})
+    assert verdict(report) == ("heap-corruption", confidence)
+    words = "held the float32 number -14.6 in the upper half of the address of a tensor"
+    assert (words in summary(report)) == (confidence == "certain"), summary(report)
+
+
 def test_fault_inside_another_allocator_counts_as_well(run: Path) -> None:
     """jemalloc, by preload."""
     report = died(run, addr=0x10, code=1, stack_of=[("/usr/lib/libjemalloc.so.2", "free"), (s.VICTIM, "f")])
