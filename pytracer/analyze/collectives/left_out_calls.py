@@ -36,6 +36,7 @@ from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.gradients import asks_if_frozen, is_over_parameters, lines_that_freeze
 from pytracer.analyze.evidence.syntax.layer_branches import LayerBranch, layer_branch
 from pytracer.analyze.evidence.syntax.loops import LOOPS, deciding_ifs, last_of, loops_around
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import spans
 from pytracer.analyze.naming import line_in
 from pytracer.analyze.tensors.source_lines import syntax_tree
@@ -243,11 +244,27 @@ def _of_handler(found: _Call, by: Decider, handler: ast.ExceptHandler) -> LeftOu
     """An error that one rank alone caught."""
     kind = f"except {source(handler.type)}:" if handler.type is not None else "except:"
     where, absent, frame = _line(by, found, handler.lineno), found.absent.name, found.there.way[-1]
+    said = f"{absent} left out a call of line {frame.line} by an error that {where} (`{kind}`) caught"
+    if not _is_shown(handler):
+        return LeftOut(
+            said,
+            f"{TOGETHER}, before the call of line {frame.line}: {absent} passed it by alone, and the others wait for it. "
+            f"{capital(where)} (`{kind}`) shows nothing of the error that it catches: traceback.print_exc() there tells "
+            "what it is.",
+        )
     return LeftOut(
-        f"{absent} left out a call of line {frame.line} by an error that {where} (`{kind}`) caught",
+        said,
         f"Look in the output of {absent} for an error that {where} (`{kind}`) caught there: it left out a call of line "
         f"{frame.line}, for which the other ranks wait. Let the error end the rank. Or: {uncapital(TOGETHER)}, before "
         "that call.",
+    )
+
+
+def _is_shown(handler: ast.ExceptHandler) -> bool:
+    """Whether the handler may print or log what it catches: it uses the error, or calls anything."""
+    inside = [part for item in handler.body for part in nodes_of(item)]
+    return any(
+        isinstance(part, ast.Call) or (isinstance(part, ast.Name) and part.id == handler.name) for part in inside
     )
 
 

@@ -58,7 +58,8 @@ def is_symptom(death: Death) -> bool:
 
 def symptom_evidence(job: JobView) -> list[Evidence]:
     """How the ranks noticed, once for each way; gloo's aborts have their own."""
-    ways: dict[tuple[str, int | None], list[int]] = {}
+    ways: dict[tuple[str, int | None, bool], list[int]] = {}
+    aborted = any(abort_words(death.view) is not None for death in job.deaths)
     for death in job.deaths:
         rank = death.view.process.rank
         if rank is None or death.view.process.role != "rank" or not is_symptom(death):
@@ -66,10 +67,16 @@ def symptom_evidence(job: JobView) -> list[Evidence]:
         exception = death.view.exception
         if abort_words(death.view) is None:
             signal = death.view.process.signal if exception is not None and exception.type else None
-            ways.setdefault(((exception.type if exception else None) or death.what, signal), []).append(rank)
+            what = (exception.type if exception else None) or death.what
+            ways.setdefault((what, signal, aborted and death.lost_peer), []).append(rank)
     return [
-        Evidence("rank-state", f"{span_words(ranks)} noticed: {what}{_ended_by(signal, ranks)}", ranks=ranks, text=what)
-        for (what, signal), ranks in ways.items()
+        Evidence(
+            "rank-state",
+            f"{span_words(ranks)} {'then lost the connection' if after else 'noticed'}: {what}{_ended_by(signal, ranks)}",
+            ranks=ranks,
+            text=what,
+        )
+        for (what, signal, after), ranks in ways.items()
     ]
 
 

@@ -386,8 +386,8 @@ def _receivers(job: JobView, found: Mismatch) -> list[Evidence]:
     said = []
     for view in job.views:
         words = abort_words(view)
-        if words is not None and view.process.rank is not None and found.odd is not None:
-            innocent = view.process.rank not in found.odd
+        if words is not None and view.process.rank is not None:
+            innocent = found.odd is not None and view.process.rank not in found.odd
             said.append(
                 Evidence(
                     "rank-state",

@@ -34,6 +34,7 @@ from pytracer.decode.types.storages import PythonFrame
 from pytracer.report.job import Confidence, Evidence
 
 _LISTED = 4
+_STOOD_NS = 1_000_000_000
 _OPTIONS = {"twice": "rank", "world-size": "world_size"}
 _ADVICE = {
     "store": "Give all processes the same {0}: it leads to the store, which rank 0 makes. torchrun sets it.",
@@ -70,7 +71,7 @@ class RendezvousMismatch:
             ],
             _replaced_rank(found) or _ADVICE[found.kind].format(found.variable) + _set_at(found),
             [
-                "a third process: which value is wrong is undecidable" if found.tie else None,
+                "a third process: which value is wrong is undecidable" if found.tie and not _setting(found) else None,
                 "whether these names lead to different hosts" if found.variable == "MASTER_ADDR" else None,
             ],
             behind=_behind(found),
@@ -114,7 +115,10 @@ def _summary(found: Mismatch) -> str:
         return f"Processes {pids} called init_process_group(){at} as rank {first[0].data.rank}{several}{nobody}"
     if found.tie:
         each = "; ".join(f"{_who(side)} with {variable}={_value(found, side[0])}" for side in found.sides[:_LISTED])
-        return f"Ranks called init_process_group(){at} with different values: {each}"
+        line = _setting(found)
+        sets = f": line {line[0]} sets it to `{line[1]}` in each process" if line is not None else ""
+        stood = "waited for each other in" if _is_without_end(found) else "called"
+        return f"Ranks {stood} init_process_group(){at} with different values, {each}{sets}"
     other = found.sides[1]
     return (
         f"{capital(_who(other))} called init_process_group(){at} with {variable}={_value(found, other[0])}, "
@@ -138,11 +142,21 @@ def _replaced_rank(found: Mismatch) -> str | None:
     )
 
 
-def _set_at(found: Mismatch) -> str:
-    """` Line 18 sets it to `free_port()` where each process runs: ...`, where the program does."""
+def _setting(found: Mismatch) -> tuple[int, str] | None:
+    """The line of the program that sets the variable, and to what; None for "twice", whose variable is in its place."""
     join, caller = found.sides[0][0], _line(found.sides[0][:1])
     frame = python_frame(caller) if caller is not None else None
-    line = environment_setting(join.view.process.snapshot, frame, found.variable)
+    return environment_setting(join.view.process.snapshot, frame, found.variable)
+
+
+def _is_without_end(found: Mismatch) -> bool:
+    """Whether all of them stood in their calls until their processes ended."""
+    return all(join.done_ns is None and join.waited_ns > _STOOD_NS for side in found.sides for join in side)
+
+
+def _set_at(found: Mismatch) -> str:
+    """` Line 18 sets it to `free_port()` where each process runs: ...`, where the program does."""
+    line = _setting(found)
     if line is None:
         return ""
     return (

@@ -201,7 +201,12 @@ def test_error_that_one_rank_caught(run: Path) -> None:
     assert summary(report).endswith(
         "; rank 0 left out a call of line 12 by an error that line 10 (`except ValueError:`) caught."
     )
-    assert advice(report).startswith("Look in the output of rank 0 for an error")
+    assert advice(report).startswith("Let all ranks leave out the same rounds: all_reduce() the flag (MAX)")
+    assert "Line 10 (`except ValueError:`) shows nothing of the error that it catches" in advice(report)
+    printed = source.replace(
+        "ValueError:\n                continue", "ValueError as error:\n                print(error); continue"
+    )
+    assert advice(reported(run, printed)).startswith("Look in the output of rank 0 for an error")
 
 
 def test_error_that_ends_the_rank_left_out_nothing(run: Path) -> None:

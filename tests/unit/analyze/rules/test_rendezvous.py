@@ -77,7 +77,32 @@ def test_two_ranks_with_two_ports_are_undecided(run: Path) -> None:
     boxes = [rank_of(0, world_size=2), rank_of(1, world_size=2, master_port=29501)]
     report = report_of(run, *boxes)
     assert report.verdict is not None and report.verdict.rank is None
-    assert "rank 0 with MASTER_PORT=29500; rank 1 with MASTER_PORT=29501" in summary(report)
+    assert summary(report) == (
+        "Ranks waited for each other in init_process_group() at train.py:10 in setup with different values, "
+        "rank 0 with MASTER_PORT=29500; rank 1 with MASTER_PORT=29501."
+    )
+    assert "undecidable" in " ".join(report.findings[0].missing or [])
+
+
+@pytest.mark.parametrize(
+    ("sets", "words"),
+    [
+        ("str(free_port())", ": line 2 sets it to `str(free_port())` in each process."),
+        ("'29500'", "MASTER_PORT=29501."),  # the look-alike: nothing is computed
+    ],
+)
+def test_port_that_each_process_finds_for_itself(sets: str, words: str, run: Path) -> None:
+    """Then no value is the wrong one."""
+    script = run / "train.py"
+    script.write_text(
+        f"def setup(rank):\n    os.environ['MASTER_PORT'] = {sets}\n    dist.init_process_group('gloo')\n"
+    )
+    os.utime(script, (0, 0))  # older than the process
+    caller = {"function": "setup", "file": str(script), "line": 3}
+    boxes = [rank_of(n, world_size=2, master_port=29500 + n, caller=caller) for n in range(2)]
+    report = report_of(run, *boxes)
+    assert summary(report).endswith(words)
+    assert ("undecidable" in " ".join(report.findings[0].missing or [])) == (sets == "'29500'")
 
 
 def test_a_rank_that_did_not_call_makes_the_port_only_likely(run: Path) -> None:
