@@ -248,9 +248,9 @@ def _of_handler(found: _Call, by: Decider, handler: ast.ExceptHandler) -> LeftOu
     if not _is_shown(handler):
         return LeftOut(
             said,
-            f"{TOGETHER}, before the call of line {frame.line}: {absent} passed it by alone, and the others wait for it. "
-            f"{capital(where)} (`{kind}`) shows nothing of the error that it catches: traceback.print_exc() there tells "
-            "what it is.",
+            f"{TOGETHER}, before the call of line {frame.line}: {absent} passed it by alone, and the others wait for "
+            f"it. {capital(where)} (`{kind}`) shows nothing of the error that it catches: traceback.print_exc() there "
+            "tells what it is.",
         )
     return LeftOut(
         said,

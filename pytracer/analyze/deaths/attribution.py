@@ -58,7 +58,7 @@ def is_symptom(death: Death) -> bool:
 
 def symptom_evidence(job: JobView) -> list[Evidence]:
     """How the ranks noticed, once for each way; gloo's aborts have their own."""
-    ways: dict[tuple[str, int | None, bool], list[int]] = {}
+    ways: dict[tuple[str, int | None, str], list[int]] = {}
     aborted = any(abort_words(death.view) is not None for death in job.deaths)
     for death in job.deaths:
         rank = death.view.process.rank
@@ -68,15 +68,16 @@ def symptom_evidence(job: JobView) -> list[Evidence]:
         if abort_words(death.view) is None:
             signal = death.view.process.signal if exception is not None and exception.type else None
             what = (exception.type if exception else None) or death.what
-            ways.setdefault((what, signal, aborted and death.lost_peer), []).append(rank)
+            how = "then lost the connection" if aborted and death.lost_peer else "noticed"
+            ways.setdefault((what, signal, how), []).append(rank)
     return [
         Evidence(
             "rank-state",
-            f"{span_words(ranks)} {'then lost the connection' if after else 'noticed'}: {what}{_ended_by(signal, ranks)}",
+            f"{span_words(ranks)} {how}: {what}{_ended_by(signal, ranks)}",
             ranks=ranks,
             text=what,
         )
-        for (what, signal, after), ranks in ways.items()
+        for (what, signal, how), ranks in ways.items()
     ]
 
 
