@@ -47,7 +47,7 @@ class DoneByAll(msgspec.Struct, frozen=True):
     def subject(self) -> str:
         """Behind the headline."""
         here = f"every rank {self.operation.verb} that {self.operation.kind} there"
-        return f"{here}, and {self.first} had done so before"
+        return f"{here}, and {self.first} had probably done so before"
 
     @property
     def advice(self) -> str:
