@@ -23,6 +23,7 @@ _MEANT = ("register", "computed", "exact")  # Place.found
 _LEAST_ROW_BYTES = 64  # fewer are a multiple of which any address of a vector instruction is
 _LEAST_FACTOR = 2
 _MOST_INDEX = 1 << 48
+_COUNTS_ONLY = "convert_indices_from_csr_to_coo"  # it fills rows, one after the other, by how many indices they have
 
 
 class ReachedRow(msgspec.Struct, frozen=True):
@@ -59,10 +60,15 @@ def reached_row(view: ProcessView) -> ReachedRow | None:
     operator = find_operator(view)
     ways = [way for data in there for way in _rows(data, place.addr)]
     indexed = [found for way in ways if (found := _indexed(way, tensors)) is not None]
-    if indexed:
+    if indexed and not fills_rows(view):
         return _counted(indexed, ways, counts_in(operator))
     takes_tensors = operator is not None  # other functions are given numbers for the sizes
     return _outgrown(ways[0], tensors) if ways and takes_tensors else next(iter(ways), None)
+
+
+def fills_rows(view: ProcessView) -> bool:
+    """Whether torch was converting a compressed sparse tensor: no index leads a write there, but how many there are."""
+    return _COUNTS_ONLY in (view.function or "")
 
 
 def _seen(
@@ -199,18 +205,29 @@ def _are_offsets(item: OperatorTensor, tensors: Sequence[OperatorTensor]) -> boo
 
 
 def _outgrown(way: ReachedRow, tensors: Sequence[OperatorTensor]) -> ReachedRow:
-    """With the tensor that has so many rows, if one has: a loop over it left the other one."""
+    """With the tensor that has so many rows, if one has: a loop over it left the other one. Both are arguments."""
     item = way.data.item
+    along = way.row_bytes // (item.element_bytes or way.row_bytes)
     large = [
         other
         for other in tensors
         if other.item.base != item.base
+        and _is_given(way.data)
+        and _is_given(other)
+        and (along == 1 or len(other.item.sizes) > 1)
         and other.item.elements >= _LEAST_FACTOR * item.elements
         and 0 <= way.row < _most_rows(other)
         and not _is_along_inner(other, item)
     ]
     best = max(large, key=lambda other: (other.name is not None, other.item.elements), default=None)
     return structs.replace(way, larger=best)
+
+
+def _is_given(item: OperatorTensor) -> bool:
+    """Whether the line passes it: what neither its caller nor a variable refers to is the operator's own, as a result
+    is, or something on the way to it.
+    """
+    return item.passed or item.name is not None
 
 
 def _is_along_inner(large: OperatorTensor, small: Argument) -> bool:

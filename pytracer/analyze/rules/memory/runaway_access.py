@@ -30,11 +30,12 @@ from pytracer.analyze.address_space.address_info import Overrun
 from pytracer.analyze.address_space.overrun import Run, left_bytes
 from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.indices.counted_up_to import counted_up_to
-from pytracer.analyze.evidence.indices.reached_row import ReachedRow, reached_row
+from pytracer.analyze.evidence.indices.reached_row import ReachedRow, fills_rows, reached_row
 from pytracer.analyze.evidence.indices.row_words import row_advice, row_evidence, row_headline, shaped_name
 from pytracer.analyze.evidence.indices.runs import ran_on
 from pytracer.analyze.evidence.indices.sparse_source import sparse_advice, sparse_source
 from pytracer.analyze.evidence.lifetime.variables import line_words, variable_of
+from pytracer.analyze.evidence.lifetime.where_made import place_of
 from pytracer.analyze.evidence.native.jumps import wild_jump
 from pytracer.analyze.evidence.operators.operator import find_operator, is_sparse
 from pytracer.analyze.evidence.operators.state_sizes import small_state
@@ -97,7 +98,7 @@ class RunawayAccess(MemoryFaultRule[Overrun | Run]):
         length = f" of {size_words(asked)} that were asked for" if asked is not None else ""
         way = reached_row(view) if asked is None else None
         leads = row_headline(view, way) if way is not None else None
-        where = f"{in_function(view)}: it ran on for {size_words(found.span_bytes)}{length}"
+        where = f"{in_function(view)}: it ran on for {_left_behind(found, asked)}{length}"
         state = small_state(view)
         if state is not None:
             words = f"out of bounds{in_function(view)}: {state}"
@@ -156,6 +157,12 @@ def _by_unchecked_indices(view: ProcessView, found: Overrun) -> str:
     source = sparse_source(view) if writes and storage is not None else None
     if source is None or storage is None:
         return ""
+    if source.is_compressed and fills_rows(view):
+        at = place_of(view, source.spot.file, source.line)
+        return (
+            f": the pointers of `{source.name}` lead there, or it has too few values; torch.{source.constructor}() at "
+            f"{at} does not check that"
+        )
     count = counted_up_to(view, storage)
     reached = f", one of them perhaps to {count}, up to which it counted" if count is not None else ""
     return f": {source.unchecked_words(view)}, lead there{reached}"
@@ -258,6 +265,16 @@ def _of_memset(judgement: Judgement[Overrun | Run], run: Run, start: int, asked:
         "it is too large, for example counted in elements of another dtype.",
         ["whose memory it was: what was recorded of storages is overwritten"] if run.through_recording else [],
     )
+
+
+def _left_behind(found: Overrun, asked: int | None) -> str:
+    """How far it went beyond the tensor; of a length that was asked for, how much of it was done."""
+    storage = found.storage
+    if asked is not None or found.downwards:
+        return size_words(found.span_bytes)
+    if storage is None:
+        return f"{size_words(found.span_bytes)} from its beginning"
+    return size_words(found.start + found.span_bytes - (storage.base + storage.nbytes))
 
 
 def _side(found: Overrun) -> str:

@@ -172,6 +172,21 @@ def test_smaller_tensor_of_a_call_is_named_with_the_larger_one(run: Path) -> Non
     assert advice(report).startswith("Compare the shapes of `mean` [8, 1] and `x` [30000000, 2], which line 41 passes")
 
 
+@pytest.mark.parametrize("held", [("x",), ("mean",), ()], ids=["the larger one", "the smaller one", "none"])
+def test_tensors_that_the_line_does_not_pass_are_not_compared(held: tuple[str, ...], run: Path) -> None:
+    """Neither a variable nor the operator's caller has them: one is its own, as a result is."""
+    rows, bases = 15_000_000, {"mean": 0x5581_0002_0000, "x": 0x5581_0004_0000}
+    own: dict[str, Any] = {"frame": 0, "outer_frame": 0}
+    registers = {"rdx": bases["mean"] + 4 * rows, "r13": rows, "r10": 4 * rows, "rax": bases["mean"]}
+    report = crashed(
+        run, tensor(bases["mean"], 8, 1, **own), tensor(bases["x"], 30_000_000, 2, **own),
+        addr=bases["mean"] + 4 * rows, registers=registers, name="norm_backward",
+        holders=tuple(Holder("local", name, bases[name], STEP, True) for name in held),
+    )  # fmt: skip
+    assert "as if it were as large as" not in summary(report)
+    assert "passes together" not in advice(report)
+
+
 def test_index_that_no_tensor_of_the_call_may_hold_is_not_looked_for_in_index_tensors(run: Path) -> None:
     """No tensor of integers is in the call, and none is larger."""
     rows = 15_000_000
