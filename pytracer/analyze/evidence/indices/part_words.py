@@ -6,7 +6,7 @@ import ast
 
 from pytracer._text import shortened
 from pytracer.analyze.behind import Place
-from pytracer.analyze.evidence.indices.compressed_parts import WrongPart
+from pytracer.analyze.evidence.indices.compressed_facts import WrongPart
 from pytracer.analyze.evidence.indices.part_origins import PartOrigin, byte_factor, looked_up_beside, part_origin
 from pytracer.analyze.evidence.indices.sparse_source import checked_words, is_told_otherwise, sparse_advice
 from pytracer.analyze.evidence.lifetime.where_made import place_of
@@ -17,15 +17,18 @@ _SHORT = 40
 
 
 def part_name(found: WrongPart) -> str:
-    """`column indices` or `row pointers` of a CSR tensor; of a CSC tensor the other way round."""
-    plain, counting = ("row", "column") if found.source.is_by_column else ("column", "row")
+    """`column indices` or `row pointers` of a CSR tensor; of a CSC tensor the other way round; or `values`."""
+    if found.part == "values":
+        return "values"
+    plain, counting = _sides(found)
     return f"{plain} indices" if found.part == "indices" else f"{counting} pointers"
 
 
 def part_summary(view: ProcessView, found: WrongPart) -> str:
     """What stands behind the colon: what is wrong about which tensor, the line that computes it, and who checks it."""
-    kind = "CSC" if found.source.is_by_column else "CSR"
-    of = f"the {part_name(found)} of the sparse {kind} tensor {found.source.names} {_values(found)}"
+    if found.part == "values":
+        return f"{_few_values(view, found)}; {_constructor(view, found)} does not check that"
+    of = f"the {part_name(found)} of the {found.source.kind} {found.source.names} {_values(found)}"
     origin, lost = _origin(view, found), found.source.discarded
     computed = f" ({_computed(view, found, origin)})" if origin is not None else ""
     if lost is not None and found.part == "indices":
@@ -36,6 +39,8 @@ def part_summary(view: ProcessView, found: WrongPart) -> str:
 
 def part_advice(view: ProcessView, found: WrongPart) -> str:
     """What to repair at which line, and what raises an error in place of the crash."""
+    if found.part == "values":
+        return f"{_repair_values(found)} {_constructor(view, found)} makes the tensor: {checked_words(found.source)}"
     if is_told_otherwise(view, found.source):
         return sparse_advice(view, found.source)
     repair = _repair_pointers(view, found) if found.part == "pointers" else _repair_indices(view, found)
@@ -50,6 +55,37 @@ def part_lines(view: ProcessView, found: WrongPart) -> tuple[Place, ...]:
     beside = looked_up_beside(origin) if found.part == "indices" else None
     own = (origin.spot.file, origin.spot.line)
     return (own, (origin.spot.file, beside[0])) if beside is not None else (own,)
+
+
+def _sides(found: WrongPart) -> tuple[str, str]:
+    """What the plain indices are of, and what the pointers count; the layout may be another argument."""
+    if found.source.constructor == "sparse_compressed_tensor":
+        return "plain", "row or column"
+    return ("row", "column") if found.source.is_by_column else ("column", "row")
+
+
+def _few_values(view: ProcessView, found: WrongPart) -> str:
+    """`` the sparse CSR tensor `adj` has 3000 values (line 34: `weight = ...`) for 29840 column indices ``."""
+    origin = _origin(view, found)
+    computed = f" ({origin.place(view)}: `{origin.text}`)" if origin is not None else ""
+    plain, counting = _sides(found)
+    each = f", one for each {counting}{computed}," if found.count == found.rows else computed
+    return (
+        f"the {found.source.kind} {found.source.names} has {found.count} values{each} for {found.limit} {plain} indices"
+    )
+
+
+def _repair_values(found: WrongPart) -> str:
+    """Where there is one for each row, a function of torch that repeats each as often as the row has indices."""
+    plain, counting = _sides(found)
+    name = _argument(found)
+    if found.count != found.rows:
+        return f"Make {name} as long as the {plain} indices: a value for each, {found.limit} and not {found.count}."
+    pointers = shortened(found.source.indices[0], _SHORT)
+    return (
+        f"Pass a value for each of the {found.limit} {plain} indices, not for each {counting}: `torch.repeat_interleave"
+        f"({name[1:-1]}, {pointers}.diff(), dim=0)` repeats them if all of a {counting} have the same."
+    )
 
 
 def _values(found: WrongPart) -> str:
@@ -116,6 +152,8 @@ def _argument(found: WrongPart) -> str:
 
 
 def _text(found: WrongPart) -> str:
+    if found.part == "values":
+        return found.source.values or "values"
     return found.source.indices[0 if found.part == "pointers" else 1]
 
 

@@ -49,7 +49,7 @@ _MOST, _QUOTED, _SHORT = 8, 60, 34
 
 
 class SparseSource(msgspec.Struct, frozen=True):
-    """`name`: of the failing line. `indices` and `size` as the constructor's call has them; `spot`: where it is."""
+    """`name`: of the failing line. `indices`, `size` and `values` as the constructor's call has them; `spot`: where."""
 
     name: str
     constructor: str
@@ -60,6 +60,7 @@ class SparseSource(msgspec.Struct, frozen=True):
     direct: bool = True  # the variable is what the constructor returned, not what was converted from it
     discarded: DiscardedIds | None = None
     also: tuple[str, ...] = ()  # other variables of the failing line that the same line made
+    values: str | None = None
 
     @property
     def names(self) -> str:
@@ -72,9 +73,15 @@ class SparseSource(msgspec.Struct, frozen=True):
         return len(self.indices) > 1 and CONSTRUCTORS[self.constructor] > 1
 
     @property
+    def kind(self) -> str:
+        """`sparse CSR tensor`."""
+        layout = next((item for item in ("csr", "csc", "bsr", "bsc") if item in self.constructor), None)
+        return f"sparse {layout.upper()} tensor" if layout is not None else "compressed sparse tensor"
+
+    @property
     def is_by_column(self) -> bool:
         """Of a CSC tensor: its plain indices are rows."""
-        return "csc_tensor" in self.constructor
+        return "csc_tensor" in self.constructor or "bsc_tensor" in self.constructor
 
     def unchecked_words(self, view: ProcessView) -> str:
         """`` the indices of `graph`, which torch.sparse_csr_tensor() at line 21 does not check ``."""
@@ -142,6 +149,7 @@ def _source(back: Slice, name: str, made: Made, direct: bool) -> SparseSource | 
         return None
     count = CONSTRUCTORS[constructor]
     size = words.get("size") or (call.args[count + 1] if len(call.args) > count + 1 else None)
+    values = words.get("values") or (call.args[count] if len(call.args) > count else None)
     if any(isinstance(item, ast.Starred) for item in call.args):
         return None
     named = sorted(
@@ -158,6 +166,7 @@ def _source(back: Slice, name: str, made: Made, direct: bool) -> SparseSource | 
         call.lineno,
         direct,
         discarded_ids(back, indices, structs.replace(made.spot, line=call.lineno)),
+        values=ast.unparse(values) if values is not None else None,
     )
 
 

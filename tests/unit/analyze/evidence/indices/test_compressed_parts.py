@@ -10,7 +10,8 @@ import pytest
 
 from pytracer.analyze.evidence.indices import compressed_parts as module
 from pytracer.analyze.evidence.indices import sparse_source as sparse
-from pytracer.analyze.evidence.indices.compressed_parts import WrongPart, wrong_part
+from pytracer.analyze.evidence.indices.compressed_facts import WrongPart
+from pytracer.analyze.evidence.indices.compressed_parts import wrong_part
 from pytracer.analyze.evidence.indices.part_words import part_advice, part_summary
 from pytracer.analyze.evidence.indices.sparse_source import sparse_source
 from pytracer.analyze.evidence.operators.operator import Operator, OperatorTensor
@@ -87,7 +88,7 @@ def crashed(
     view.fault, view.region_opener = SimpleNamespace(access="read"), None
     view.instruction = instruction
     view.place = SimpleNamespace(
-        addr=base + far, kind="past-storage", storage=held_at[base], register="rax", formation=None
+        addr=base + far, kind="past-storage", storage=held_at[base], register="rax", formation=None, overrun=None
     )
     items = [tensor(RESULT, ROWS, WIDTH), *more]
     if columns is not None:
