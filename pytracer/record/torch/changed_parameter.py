@@ -23,10 +23,11 @@ _LOOKED_AT = 256
 _MOST_PARAMETERS = 4096
 _LEVELS = 12
 _NAME_CHARACTERS = 60
+_NAMED = 4
 
 
 def changed_parameter(error: BaseException, trace: TracebackType | None) -> list[dict[str, str]]:
-    """As variables `changed parameter` and `its optimizer`; nothing where several have that shape and version."""
+    """As variables `changed parameter` and `its optimizer`; `changed parameters` where a few have shape and version."""
     text = error.args[0] if error.args and type(error.args[0]) is str else ""
     found = _MESSAGE.search(text)
     torch = sys.modules.get("torch")
@@ -43,7 +44,7 @@ def changed_parameter(error: BaseException, trace: TracebackType | None) -> list
                 if type(item) in kinds and item._version == version and list(item.shape) == sizes
             ]
             if held:
-                return _told(frame, held) if len({id(item) for _, item in held}) == 1 else []
+                return _told(frame, held) if len({id(item) for _, item in held}) == 1 else _several(held)
     return []
 
 
@@ -53,6 +54,15 @@ def _told(frame: FrameType, held: list[tuple[str, Any]]) -> list[dict[str, str]]
     by = [own for own, value in _values(frame) if _has(value, item)]
     told = [{"name": "changed parameter", "value": f"{name[:_NAME_CHARACTERS]} {shape}"}]
     return [*told, *({"name": "its optimizer", "value": own[:_NAME_CHARACTERS]} for own in by[:1])]
+
+
+def _several(held: list[tuple[str, Any]]) -> list[dict[str, str]]:
+    """`self.q1.4.weight,self.q2.4.weight [1, 64]`: it is one of them."""
+    names = list({id(item): name for name, item in held[::-1]}.values())[::-1]
+    if len(names) > _NAMED or any(len(name) > _NAME_CHARACTERS or " " in name for name in names):
+        return []
+    shape = f"[{', '.join(str(int(size)) for size in held[0][1].shape)}]"
+    return [{"name": "changed parameters", "value": f"{','.join(names)} {shape}"}]
 
 
 def _has(value: object, item: object) -> bool:

@@ -18,6 +18,7 @@ from pytracer.analyze.evidence.failing.autograd.modes_of_threads import gradient
 from pytracer.analyze.evidence.failing.autograd.overwritten_outputs import overwritten_output, overwritten_subject
 from pytracer.analyze.evidence.failing.autograd.probabilities import no_probability, not_reduced, probability_subject
 from pytracer.analyze.evidence.failing.autograd.ready_twice import ready_twice, ready_twice_subject
+from pytracer.analyze.evidence.failing.autograd.stepped_losses import stepped_loss, stepped_subject
 from pytracer.analyze.evidence.failing.autograd.training_calls import training_call
 from pytracer.analyze.evidence.failing.clauses import first_clause
 from pytracer.analyze.evidence.failing.data.consumed import nothing_left
@@ -268,6 +269,7 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
     floating_index,
     tensor_of_the_host,
     changed_weight,
+    stepped_loss,
     no_probability,
     not_reduced,
     list_of_root,
@@ -295,6 +297,7 @@ _SUBJECTS = (
     misfit_subject,
     plain_subject,
     weight_subject,
+    stepped_subject,
     function_subject,
     overwritten_subject,
     traced_subject,

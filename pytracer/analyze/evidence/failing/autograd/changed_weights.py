@@ -15,13 +15,14 @@ from pytracer.analyze.evidence.failing.autograd.forward_lines import (
     forward_lines,
     given,
 )
+from pytracer.analyze.evidence.failing.autograd.optimizer_steps import is_of_other_branch
 from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.bindings import is_empty_container, lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import passed_values
 from pytracer.analyze.evidence.syntax.cut_values import is_without_graph, with_graph
-from pytracer.analyze.evidence.syntax.loops import LEAVES, PLAIN_LOOPS, last_of, loops_around, loops_of
+from pytracer.analyze.evidence.syntax.loops import PLAIN_LOOPS, loops_around, loops_of
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.outcomes import ValueOf, outcome
@@ -240,7 +241,7 @@ def _steps(at: FailingLine, depth: int, optimizer: str) -> list[_Step]:
         return []
     found = []
     for item in own_nodes(spot.scope):
-        if isinstance(item, ast.Call) and item.lineno < spot.line and not _of_other_branch(spot, item):
+        if isinstance(item, ast.Call) and item.lineno < spot.line and not is_of_other_branch(spot, item):
             direct = _is_step(item, optimizer)
             if direct or _hands_on(at, item, spot, optimizer):
                 found.append(_Step(item, spot, direct))
@@ -262,26 +263,6 @@ def _hands_on(at: FailingLine, call: ast.Call, spot: Spot, optimizer: str) -> bo
     steps = [item for item in own_nodes(found[0]) if isinstance(item, ast.Call) and _is_step(item, None)]
     names = [item.arg for item in (*found[0].args.args, *found[0].args.kwonlyargs)]
     return len(steps) == 1 and isinstance(steps[0].func, ast.Attribute) and ast.unparse(steps[0].func.value) in names
-
-
-def _of_other_branch(spot: Spot, call: ast.Call) -> bool:
-    """In another arm than the frame's line, in a handler, or in a branch of an `if` that leaves before that line.
-
-    Any other branch may have run: the parameter was changed, and by that optimizer.
-    """
-    kinds = (ast.If, ast.Try, ast.ExceptHandler, ast.IfExp)
-    around = [item for item in nodes_of(spot.scope) if isinstance(item, kinds)]
-    return any(_is_apart(item, call.lineno, spot.line) for item in around)
-
-
-def _is_apart(item: ast.If | ast.Try | ast.ExceptHandler | ast.IfExp, step: int, line: int) -> bool:
-    if not isinstance(item, ast.If):
-        end = item.end_lineno or 0
-        return item.lineno <= step <= end and not item.lineno <= line <= end
-    mine = next((arm for arm in (item.body, item.orelse) if spans_body(arm, step)), None)
-    if mine is None:
-        return False  # in its condition
-    return not spans_body(mine, line) if spans(item, line) else isinstance(last_of(mine), LEAVES)
 
 
 def _in_round_before(at: FailingLine, optimizer: str) -> int | None:

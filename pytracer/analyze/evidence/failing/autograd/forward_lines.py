@@ -42,6 +42,19 @@ def forward_lines(at: FailingLine, spot: Spot, value: ast.expr, parameter: str) 
     return sorted(search.lines) if found and not search.carried and not search.unsure else None
 
 
+def is_of_another_module(at: FailingLine, spot: Spot, value: ast.expr, parameter: str) -> bool:
+    """Whether all of a value can be followed, and none of it goes through the module of that parameter.
+
+    Args:
+        at: As of forward_lines().
+        spot: As there.
+        value: As there.
+        parameter: As there.
+    """
+    search = _Search(at)
+    return not search.goes_through(value, spot, (parameter,), 0) and not search.unsure
+
+
 class _Search:
     """Follows variables back.
 
