@@ -79,31 +79,39 @@ def stepped_subject(at: FailingLine) -> str | None:
 
 
 def _found(at: FailingLine) -> _Before | None:
-    if _IN_PLACE not in at.message or "changed parameter" in at.values:
+    if _IN_PLACE not in at.message:
         return None
     output = _OUTPUT.search(at.message)
     if output is not None and _WEIGHT.match(output[1]) is None:
         return None  # an activation
     others = may_change(at)
-    loss = loss_of(at) if output is not None or not others or "changed parameters" in at.values else None
+    loss = loss_of(at) if output is not None or not others or _named(at) else None
     if loss is None:
         return None
     known, possible = _Steps(), _Steps()
     for step in [item for spot in (loss.spot, *loss.inner) for item in steps_before(at, spot)]:
         _sort(at, loss, step, known, possible)
+    one = "changed parameter" in at.values
     if not known.steps:
-        return possible.before(loss, sure=False) if possible.steps else None
+        return possible.before(loss, sure=False) if possible.steps and not one else None
     found = known.before(loss, sure=True)
+    if one and not _recorded(at, found):
+        return None  # changed_weights.py knows that one, and its optimizer
     unclear = bool(others) or (output is not None and _has_inplace_layers(at))
     sure = (bool(_recorded(at, found)) or not unclear) and not any(item.maybe for item in found.steps)
     return structs.replace(found, sure=sure)
 
 
 def _recorded(at: FailingLine, found: _Before) -> str:
-    """The parameters of these modules that have the shape and version of the message, where several have."""
-    names, _, shape = at.values.get("changed parameters", "").partition(" ")
+    """The parameters of these modules that have the shape and version of the message."""
+    names, _, shape = _named(at).partition(" ")
     own = [item for item in names.split(",") if any(item.startswith(f"{name}.") for name in found.names)]
     return f"{list_words([f'`{item}`' for item in own], conjunction='or')} {shape}" if own else ""
+
+
+def _named(at: FailingLine) -> str:
+    """`self.critic.2.weight [1, 64]`, or several of that shape and version."""
+    return at.values.get("changed parameter") or at.values.get("changed parameters", "")
 
 
 def _has_inplace_layers(at: FailingLine) -> bool:

@@ -223,6 +223,20 @@ def test_recorded_weights_make_it_sure(tmp_path: Path) -> None:
     assert "the old values (of `self.critic.1.weight` [1, 64])" in (found.words or "")
 
 
+def test_recorded_weight_of_another_module_is_another_matter(tmp_path: Path) -> None:
+    weight = ("changed parameter", "self.actor.1.weight [1, 64]")
+    found = told(tmp_path, STEPPED, weight)
+    assert "step()" not in f"{found.words} {found.subject}"
+
+
+def test_recorded_weight_is_found_where_a_scaler_steps(tmp_path: Path) -> None:
+    learn = "self.losses(state)\nscaler.step(self.critic_opt)\nscaler.scale(self.loss).backward()  # failed"
+    more = "    def losses(self, state):\n        value = self.critic(state)\n        self.loss = value.mean()\n"
+    weight = ("changed parameter", "self.critic.1.weight [1, 64]"), ("its optimizer", "self.critic_opt")
+    found = told(tmp_path, learn, *weight, more=more)
+    assert "changed `self.critic` after `self.loss` was computed (line 16)" in (found.subject or "")
+
+
 # ---- lines that change a tensor in place
 
 
