@@ -55,7 +55,7 @@ def stepped_loss(at: FailingLine) -> str | None:
             f"{_behind(at, found)}, or call every backward() before the first step()."
         )
     them = "them" if len(found.names) > 1 else "it"
-    which = _recorded(at, found)
+    which = _recorded(at, found) if len(found.steps) == 1 else ""  # no more than fits
     values = f"the old values (of {which})" if which else "the old values"
     return (
         f"{_runs(at, found)}, which {'change' if len(found.steps) > 1 else 'changes'} {_modules(found)}, but `{name}` "
@@ -236,7 +236,7 @@ def _runs(at: FailingLine, found: _Before) -> str:
     calls = [ast.unparse(item.call.func) for item in found.steps]
     steps = list_words([f"`{item}.step()`" for item in _optimizers(found)])
     direct = all(item.endswith(".step") for item in calls)
-    through = "" if direct else f" (through `{ast.unparse(found.steps[0].call.func)}()`)"
+    through = "" if direct or len(found.steps) > 1 else f" (through `{ast.unparse(found.steps[0].call.func)}()`)"
     maybe = " if it comes to it" if any(item.maybe for item in found.steps) else ""
     return (
         f"{places[:1].upper()}{places[1:]} {'run' if len(_lines(found.steps)) > 1 else 'runs'} {steps}{through}{maybe}"
@@ -283,7 +283,7 @@ def _behind(at: FailingLine, found: _Before) -> str:
 
 def _made(at: FailingLine, found: _Before) -> str:
     """``line 77: `loss = agent.loss(batch)` ``, ``line 70: `q = net(x)`, then line 72``."""
-    statement = _statement(found, found.lines[0])
+    statement = _statement(found, found.lines[0]) if len(found.steps) == 1 else None  # the report shows its line
     words = f"{at.place(found.loss.spot, found.lines[0])}{f': `{source(statement)}`' if statement is not None else ''}"
     rest = [str(at.place(found.loss.spot, line)) for line in found.lines[1:_LISTED]]
     return f"{words}, then {list_words(rest)}" if rest else words

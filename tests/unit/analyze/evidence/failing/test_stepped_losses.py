@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -102,6 +103,17 @@ def test_loss_computed_before_the_step_is_to_be_moved_behind_it(learn: str, more
     assert "changed `self.critic` after `actor_loss` was computed (line 17)" in (found.subject or "")
     assert "(line 17: `actor_loss = self.actor_loss(state)`) was computed with it before" in (found.words or "")
     assert f"Move line 17 behind line {18 if 'update' in learn or 'improve' in learn else 19}" in (found.words or "")
+
+
+def test_several_steps_are_said_in_four_lines_of_a_report(tmp_path: Path) -> None:
+    learn = (
+        BOTH + "update(self.critic_opt, critic_loss)\nupdate(self.actor_opt, other)\nupdate(self.actor_opt, actor_loss)"
+    )
+    said = told(tmp_path, f"{learn}  # calls", more=UPDATE).words or ""
+    assert "Lines 18 and 19 run `self.critic_opt.step()` and `self.actor_opt.step()`" in said
+    assert "change `self.critic` and `self.actor`, but `actor_loss` (line 17) was computed with them before" in said
+    assert "Move line 17 behind line 19" in said
+    assert len(textwrap.wrap(said, 91)) <= 4
 
 
 def test_loss_that_is_read_before_the_step_is_not_to_be_moved(tmp_path: Path) -> None:
