@@ -155,6 +155,8 @@ def exception_report(data: UncaughtException) -> r.ExceptionReport:
         columns=list(data.columns) if len(data.columns) == _SPAN else None,
         near=_near(data) or None,
         outer=_outer(data) or None,
+        outermost=[python_frame(frame) for frame in data.outermost] or None,
+        frame_count=data.frame_count or None,
     )
 
 

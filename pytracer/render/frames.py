@@ -12,7 +12,7 @@ from rich.cells import cell_len
 from pytracer._library_files import is_library_file
 from pytracer._text import count_words, function_words
 from pytracer.render.printing import padded
-from pytracer.report.job import NativeFrame, PythonFrame, SourceLine, StackCycle, ThreadReport
+from pytracer.report.job import ExceptionReport, NativeFrame, PythonFrame, SourceLine, StackCycle, ThreadReport
 
 PYTHON_FRAMES = 5
 NATIVE_FRAMES = 5
@@ -49,6 +49,20 @@ def short_file(file: str | None) -> str:
 def place_words(frame: PythonFrame) -> str:
     """`train.py:12 in main`."""
     return f"{position_words(frame)} in {frame.function or '?'}"
+
+
+def exception_lines(exception: ExceptionReport, everything: bool = False) -> list[str]:
+    """Of a deep stack also its other end: a frame that repeats is counted, and followed by those that began it."""
+    stack, outer = list(exception.python_stack or ()), list(exception.outermost or ())
+    first = stack[0] if stack else None
+    if not outer or everything or any(frame != first for frame in stack):
+        return python_lines(stack, everything)
+    began = [frame for frame in _of_the_program(outer) if frame != first]
+    reaches = outer[0] == first or exception.frame_count == len(stack) + len(outer)
+    if not began or not reaches:
+        return python_lines(stack, everything)
+    again = (exception.frame_count or 0) - sum(frame != first for frame in outer) - 1
+    return [*python_lines(stack[:1]), f"... the same line {again:,} more times", *python_lines(began)]
 
 
 def python_lines(stack: Sequence[PythonFrame], everything: bool = False) -> list[str]:

@@ -12,7 +12,7 @@ from rich.text import Text
 from pytracer._text import count_words
 from pytracer.render.address import memory_text
 from pytracer.render.code import code_lines, snippet_lines
-from pytracer.render.frames import native_lines, python_lines
+from pytracer.render.frames import exception_lines, native_lines, python_lines
 from pytracer.render.groups import Call
 from pytracer.report import job as r
 
@@ -55,7 +55,10 @@ def subject_rows(
     note, stack = _python_stack(subject)
     if stack:
         in_details = subject.registers is not None  # with all other threads
-        yield "python", Text("\n".join([*note, *python_lines(stack, everything and not in_details)]))
+        full, exception = everything and not in_details, subject.exception
+        of_it = exception is not None and stack == exception.python_stack
+        lines = exception_lines(exception, full) if exception and of_it else python_lines(stack, full)
+        yield "python", Text("\n".join([*note, *lines]))
     yield from code_row(verdict)
     if snippet := snippet_lines(subject, sources):
         yield "source", Text("\n".join(snippet))
@@ -108,7 +111,7 @@ def _raised_rows(
     """An exception, and the signal of which the process died while shutting down, without the stacks of that time."""
     yield "error", _exception(exception)
     if exception.python_stack:
-        yield "python", Text("\n".join(python_lines(exception.python_stack, everything)))
+        yield "python", Text("\n".join(exception_lines(exception, everything)))
     yield "later", Text(f"{signal.name} ended the process while it was shutting down")
 
 

@@ -268,6 +268,8 @@ class ExceptionReport(Part, frozen=True):
     columns: list[int] | None = None  #: of the expression that failed there: line, column, last line, end; in bytes
     near: list[NearNamesReport] | None = None  #: what there was in place of a missing key, attribute or parameter
     outer: list[OuterFrameReport] | None = None  #: the program's frames around it; of torch's frame what it compared
+    outermost: list[PythonFrame] | None = None  #: of a stack that is deeper than `python_stack`: its other end
+    frame_count: int | None = None  #: how deep that is
 
 
 class AutogradNode(Part, frozen=True):

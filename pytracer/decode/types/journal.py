@@ -211,7 +211,8 @@ class UncaughtException(msgspec.Struct, frozen=True):
     `variables`: of the innermost frame of the program; `columns`: the expression that failed there, as line,
     column, last line and end. `near`: names that there were in place of a missing one. `outer`: variables of the
     program's frames around it, and what a function of torch's compared. `device_events`: how many events the CUDA
-    devices' allocators had had; 0: none, or the program goes on after exceptions.
+    devices' allocators had had; 0: none, or the program goes on after exceptions. `outermost`: the other end of a stack
+    that is deeper than `python_stack`, innermost first; `frame_count`: how deep it was.
     """
 
     type: str
@@ -226,6 +227,8 @@ class UncaughtException(msgspec.Struct, frozen=True):
     near: tuple[NearNames, ...] = ()
     outer: tuple[OuterFrame, ...] = ()
     device_events: int = 0
+    outermost: tuple[PythonFrame, ...] = ()
+    frame_count: int = 0
 
 
 class ThreadException(msgspec.Struct, frozen=True):

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 MESSAGE_CHARACTERS = 4000
 _END_CHARACTERS = 1400
 FRAMES = 64
+OUTERMOST = 24  # of a deeper stack
 CONTEXTS = 4
 _LONGEST_CHAIN = 1000
 
@@ -216,6 +217,7 @@ def _write(
             "message": _begin_and_end(_message(error)),
             "thread": threading.current_thread().name,
             "python_stack": [*_stack(trace), *around][:FRAMES],
+            **_outermost(trace, around),
             "context": _chain(error),
             "variables": [
                 *_variables(trace),
@@ -386,11 +388,23 @@ def _remote_traceback(error: BaseException) -> dict[str, str]:
     return {"remote_traceback": _message(cause)[-MESSAGE_CHARACTERS:]}
 
 
+def _outermost(trace: TracebackType | None, around: Sequence[dict[str, object]]) -> dict[str, object]:
+    """Of a stack that is deeper than what is written of it: its other end, where what repeats was begun."""
+    frames = [*_frames(trace), *around]
+    if len(frames) <= FRAMES:
+        return {}
+    return {"outermost": frames[FRAMES:][-OUTERMOST:], "frame_count": len(frames)}
+
+
 def _stack(trace: TracebackType | None) -> list[dict[str, object]]:
+    return _frames(trace)[:FRAMES]
+
+
+def _frames(trace: TracebackType | None) -> list[dict[str, object]]:
     frames = []
     while trace is not None:
         code = trace.tb_frame.f_code
         name = getattr(code, "co_qualname", code.co_name)
         frames.append({"function": name, "file": code.co_filename, "line": trace.tb_lineno})
         trace = trace.tb_next
-    return frames[::-1][:FRAMES]
+    return frames[::-1]

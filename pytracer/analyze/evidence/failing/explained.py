@@ -122,7 +122,7 @@ from pytracer.analyze.evidence.failing.usage.dropped_libraries import (
     dropped_library_subject,
 )
 from pytracer.analyze.evidence.failing.usage.empties import nothing_there
-from pytracer.analyze.evidence.failing.usage.endless_lookups import endless_lookup
+from pytracer.analyze.evidence.failing.usage.endless_lookups import endless_lookup, endless_subject
 from pytracer.analyze.evidence.failing.usage.hidden_methods import hidden_method
 from pytracer.analyze.evidence.failing.usage.imports import failed_import
 from pytracer.analyze.evidence.failing.usage.kinds import (
@@ -280,6 +280,7 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
 )
 
 _SUBJECTS = (
+    endless_subject,
     dropped_library_subject,
     lost_override_subject,
     replaced_subject,

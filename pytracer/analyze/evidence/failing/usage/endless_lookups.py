@@ -5,11 +5,16 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from pytracer.analyze.evidence.failing.expressions import names_in
+from pytracer._library_files import is_library_file
+from pytracer.analyze.evidence.failing.expressions import names_in, short, source
 from pytracer.analyze.evidence.failing.line import FailingLine, failing_line
-from pytracer.analyze.evidence.syntax.scopes import second_parameter
+from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
+from pytracer.analyze.evidence.syntax.scopes import class_around, second_parameter
 from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import ExceptionReport, PythonFrame
+
+# What makes objects without their __init__.
+_MAKERS = ("/copy.py", "/copyreg.py", "/pickle.py", "/multiprocessing/reduction.py", "/torch/serialization.py")
 
 
 def endless_lookup(at: FailingLine) -> str | None:
@@ -22,6 +27,12 @@ def endless_lookup(at: FailingLine) -> str | None:
     if sure is False:
         return None
     plain = asked[0].removeprefix("self.")
+    begun = _begun(at) if sure else None
+    if begun is not None:
+        return (
+            f"{begun}, and {name}() there asks for `{asked[0]}`, not set yet, so that it calls itself without end. "
+            f'Begin it with `if name == "{plain}" or name.startswith("__"): raise AttributeError(name)`.'
+        )
     first = "which is not set and leads" if sure else "which leads"
     made = "copy and pickle make the object without __init__"
     return (
@@ -29,6 +40,36 @@ def endless_lookup(at: FailingLine) -> str | None:
         f"{made if sure else f'it may not be set, as {made}, or hold the next of too many objects of this class'}. "
         f'Begin it with `if name == "{plain}" or name.startswith("__"): raise AttributeError(name)`.'
     )
+
+
+def endless_subject(at: FailingLine) -> str | None:
+    """Where it was begun, and that it calls itself."""
+    words = endless_lookup(at)
+    return words.partition(", so that")[0] if words is not None and _begun(at) is not None else None
+
+
+def _begun(at: FailingLine) -> str | None:
+    """`` copy.deepcopy(unet) at line 109 makes an object without __init__ ``, where that called the first one."""
+    outer = list(at.exception.outermost or ())
+    own = next((n for n, item in enumerate(outer) if item.function != at.frame.function and _is_own(item)), None)
+    frame = outer[own] if own is not None else None
+    between = [item for item in outer[:own] if item.function != at.frame.function]
+    tree = at.files.get(frame.file or "") if frame is not None else None
+    if frame is None or frame.line is None or tree is None or not between:
+        return None
+    names = {(item.function or "").rpartition(".")[2] for item in between}
+    if not all((item.file or "").endswith(_MAKERS) for item in between):
+        return None
+    calls = [item for item in calls_on(tree, frame.line) if called_name(item) in names]
+    if len(calls) != 1:
+        return None
+    owner = class_around(at.tree, at.scope)
+    made = f"a {owner.name}" if owner is not None else "an object"
+    return f"{short(source(calls[0]))} at {at.in_file(frame.file, frame.line)} makes {made} without __init__"
+
+
+def _is_own(frame: PythonFrame) -> bool:
+    return not is_library_file(frame.file)
 
 
 def endless_lookup_of(snapshot: Snapshot, stack: Sequence[PythonFrame]) -> str | None:
