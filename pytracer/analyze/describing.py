@@ -229,7 +229,8 @@ def _recognized(judgement: AnyJudgement, words: Description) -> Description:
     known = known_crash(judgement.views[0], judgement.verdict_class)
     if known is None or known.evidence in words.evidence:
         return words
-    if known.confidence != "certain" and words.explained and words.names_cause and known.what not in words.summary:
+    is_general = known.confidence != "certain" or known.lists_causes
+    if is_general and words.explained and words.names_cause and known.what not in words.summary:
         return words
     evidence = [known.evidence, *words.evidence]
     if known.confidence == "possible" and not words.explained:

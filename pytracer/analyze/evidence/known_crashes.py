@@ -32,6 +32,7 @@ class KnownCrash(msgspec.Struct, frozen=True):
     """What is known about a death. `what` is for the headline, `says` for the evidence, which cites an issue.
 
     `not_finite_advice`: behind the lines that can make NaN or infinity, of a crash that these numbers lead to.
+    `lists_causes`: `says` is a list of what the cause may be.
     """
 
     id: str
@@ -41,6 +42,7 @@ class KnownCrash(msgspec.Struct, frozen=True):
     says: str
     advice: str
     not_finite_advice: str | None = None
+    lists_causes: bool = False
 
     @property
     def evidence(self) -> Evidence:
@@ -59,7 +61,8 @@ def known_crash(view: ProcessView, verdict_class: VerdictClass | None = None) ->
         return None
     confidence, entry = max(found, key=lambda item: (_STRENGTH.index(item[0]), len(_needs(item[1].facts)), item[1].id))
     says = _cited(entry, confidence)
-    return KnownCrash(entry.id, entry.classes, confidence, entry.what, says, entry.advice, entry.not_finite_advice)
+    advice = (entry.advice, entry.not_finite_advice)
+    return KnownCrash(entry.id, entry.classes, confidence, entry.what, says, *advice, entry.lists_causes)
 
 
 def _needs(facts: Facts) -> list[object]:

@@ -66,7 +66,8 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `classes`: the verdicts that it may explain. `what`: half a sentence for the headline of an abort. `says`: the
     evidence. `sources`: public issues as `owner/repo#1`, or how the crash was made here. `confidence`: "certain" only
     where the facts admit nothing else. `not_finite_advice`: in place of `advice`, where lines that can make NaN or
-    infinity are known, of a crash that these numbers lead to.
+    infinity are known, of a crash that these numbers lead to. `lists_causes`: `says` lists what the cause may be, which
+    is left out where it is known.
     """
 
     id: str
@@ -80,6 +81,7 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     facts: Facts
     example: Example = Example()
     not_finite_advice: str | None = None
+    lists_causes: bool = False
 
 
 @functools.cache

@@ -22,7 +22,9 @@ _NAME_CHARACTERS = 60
 
 
 def gradient_state(error: BaseException, trace: TracebackType | None) -> list[dict[str, str]]:
-    """As variables: `torch.is_grad_enabled()` where it is off, `loss.requires_grad`, `parameters of model`."""
+    """As variables: `torch.is_grad_enabled()` where it is off, `loss.requires_grad`, `parameters of model`, and
+    `frozen layers of model`, where only some are.
+    """
     torch = sys.modules.get("torch")
     if torch is None:
         return []
@@ -46,6 +48,10 @@ def _graphs(torch: ModuleType, trace: TracebackType | None) -> Iterator[dict[str
             trained = sum(bool(item.requires_grad) for item in held)
             words = f"{trained} of {len(held)} require a gradient"
             yield {"name": f"parameters of {name[:_NAME_CHARACTERS]}", "value": words}
+            frozen = [*itertools.islice(_frozen(value, kinds), _MOST)] if trained and trained < len(held) else []
+            if frozen:
+                text = ", ".join(item[:_NAME_CHARACTERS] for item in frozen)
+                yield {"name": f"frozen layers of {name[:_NAME_CHARACTERS]}", "value": text}
 
 
 def _parameters(module: object, level: int = 0) -> list[Any]:
@@ -55,3 +61,14 @@ def _parameters(module: object, level: int = 0) -> list[Any]:
     for layer in layers.values() if type(layers) in TABLES and layers is not None and level < _MOST else ():
         found += _parameters(layer, level + 1)
     return found
+
+
+def _frozen(module: object, kinds: tuple[type, ...], within: str = "", level: int = 0) -> Iterator[str]:
+    """The outermost layers of which no parameter requires a gradient, by their paths."""
+    layers = attributes_of(module).get("_modules")
+    for name, layer in layers.items() if type(layers) in TABLES and layers is not None and level < _MOST else ():
+        held = [item for item in _parameters(layer, level + 1) if type(item) in kinds]
+        if held and not any(item.requires_grad for item in held):
+            yield f"{within}{name}"
+        elif held:
+            yield from _frozen(layer, kinds, f"{within}{name}.", level + 1)

@@ -8,20 +8,21 @@ import re
 from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.autograd.graph_lines import (
     CUTS,
+    ENTERED,
     FREEZES,
     head_of,
+    is_below_switch,
     lines_on_the_way,
     plain_statements,
 )
+from pytracer.analyze.evidence.failing.autograd.reentrant import reentrant_checkpoint
 from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
-from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes
 
 _NONE_TRAINED = Pattern(r"0 of ([1-9]\d*) require a gradient$")
 _SWITCH = Pattern(r"set_grad_enabled\(|(?:no_grad|inference_mode)\(.*__enter__\(")
-_ENTERED = Pattern(r"no_grad|inference_mode|set_grad_enabled")
 _MOST = 2
 
 
@@ -30,12 +31,12 @@ def cut_graph(at: FailingLine) -> str | None:
     if at.values.get("torch.is_grad_enabled()") == "False":
         return _switched_off(at)
     loss = next(iter(names_in(at.node)), "the loss") if at.node is not None else "the loss"
-    return _frozen(at, loss) or _graph_lost(at, loss) or _reentrant(at, loss) or _cutting_lines(at, loss)
+    return _frozen(at, loss) or _graph_lost(at, loss) or reentrant_checkpoint(at, loss) or _cutting_lines(at, loss)
 
 
 def _switched_off(at: FailingLine) -> str | None:
     """The line that switched gradients off, and the way on which nothing switches them on."""
-    if any(_is_below_switch(at, depth) for depth in range(len(at.frames))):
+    if any(is_below_switch(at, depth) for depth in range(len(at.frames))):
         return None
     calls = [
         (scope, item)
@@ -66,20 +67,6 @@ def _switched_off(at: FailingLine) -> str | None:
     if on:
         return f"{now}: {where}, and {at.here(on[0])}, which undoes it, was not reached: {how}."
     return f"{now}: {where}, and no line of {name} undoes it: {how}."
-
-
-def _is_below_switch(at: FailingLine, depth: int) -> bool:
-    """Whether a frame's line is below a `with torch.no_grad()`, or in a function decorated so."""
-    spot = at.slice.spot(depth)
-    scope = spot.scope if spot is not None else None
-    if spot is None or scope is None:
-        return False
-    by = scope.decorator_list if isinstance(scope, ast.FunctionDef) else []
-    return any(_ENTERED.search(ast.unparse(item)) for item in by) or any(
-        isinstance(item, ast.With) and item.lineno <= spot.line <= (item.end_lineno or 0)
-        and _ENTERED.search(head_of(item))
-        for item in own_nodes(scope)
-    )  # fmt: skip
 
 
 def _is_on(item: ast.Expr) -> bool:
@@ -134,11 +121,11 @@ def _graph_lost(at: FailingLine, loss: str) -> str | None:
     ]
     words = f"`{with_graph[0]}` requires a gradient, and `{loss}` ({at.shown(found)}), made of it, does not"
     by = found.spot.scope.decorator_list if isinstance(found.spot.scope, ast.FunctionDef) else []
-    off = next((item for item in by if _ENTERED.search(ast.unparse(item))), None)
+    off = next((item for item in by if ENTERED.search(ast.unparse(item))), None)
     if off is not None and isinstance(found.spot.scope, ast.FunctionDef):
         name = found.spot.scope.name
         return f"{words}: {at.here(off.lineno)} (`@{source(off)}` of {name}()) keeps it from one. Take it away."
-    if not around and any(_is_below_switch(at, depth) for depth in range(1, len(at.frames))):
+    if not around and any(is_below_switch(at, depth) for depth in range(1, len(at.frames))):
         return None
     if around:
         return (
@@ -147,30 +134,6 @@ def _graph_lost(at: FailingLine, loss: str) -> str | None:
     return (
         f"{words}: something at that line cuts the graph. Compute it by torch's differentiable operations alone there "
         "(no argmax, .item(), .detach(), torch.tensor(), numpy, comparison or no_grad())."
-    )
-
-
-def _reentrant(at: FailingLine, loss: str) -> str | None:
-    """A checkpoint that gives no graph where none of its inputs requires a gradient, though its parameters do."""
-    calls = {
-        at.in_file(file, item.lineno): item
-        for file, tree in at.files.items()
-        for item in nodes_of(tree)
-        if isinstance(item, ast.Call) and called_name(item) in ("checkpoint", "checkpoint_sequential")
-    }
-    freezes = [item for item in plain_statements(at.tree) if FREEZES.search(head_of(item))]
-    if len(calls) != 1 or not freezes:
-        return None
-    where, call = next(iter(calls.items()))
-    told = keyword_value(call, "use_reentrant")
-    if isinstance(told, ast.Constant) and not told.value:
-        return None
-    by = f"{at.here(freezes[0].lineno)} (`{source(freezes[0])}`)"
-    return (
-        f"{source(call.func)}() at {where} may cut `{loss}` from its graph: with use_reentrant=True"
-        f"{'' if told is not None else ', the default,'} it makes none where none of its inputs requires a gradient, "
-        f"and {by} freezes what makes them. "
-        "Pass use_reentrant=False there, or let its input require a gradient (enable_input_require_grads())."
     )
 
 

@@ -16,6 +16,7 @@ CUTS = Pattern(
     r"requires_grad_?\s*(?:=|\()\s*\(?False|no_grad\b|inference_mode|\.detach\(|\.item\(|\.numpy\(|torch\.tensor\(|\.data\b|argmax\("
 )
 FREEZES = Pattern(r"requires_grad_?\s*(?:=|\()\s*\(?False")
+ENTERED = Pattern(r"no_grad|inference_mode|set_grad_enabled")
 _HOPS = 6
 
 
@@ -29,6 +30,20 @@ def plain_statements(tree: ast.Module) -> list[ast.stmt]:
 def head_of(item: ast.stmt) -> str:
     """Its text; of a `with` what it enters."""
     return ", ".join(map(ast.unparse, item.items)) if isinstance(item, (ast.With, ast.AsyncWith)) else ast.unparse(item)
+
+
+def is_below_switch(at: FailingLine, depth: int) -> bool:
+    """Whether a frame's line is below a `with torch.no_grad()`, or in a function decorated so."""
+    spot = at.slice.spot(depth)
+    scope = spot.scope if spot is not None else None
+    if spot is None or scope is None:
+        return False
+    by = scope.decorator_list if isinstance(scope, ast.FunctionDef) else []
+    return any(ENTERED.search(ast.unparse(item)) for item in by) or any(
+        isinstance(item, ast.With) and item.lineno <= spot.line <= (item.end_lineno or 0)
+        and ENTERED.search(head_of(item))
+        for item in own_nodes(scope)
+    )  # fmt: skip
 
 
 def is_below_cut(around: ast.AST, line: int) -> bool:
@@ -57,13 +72,13 @@ def lines_on_the_way(at: FailingLine, loss: str) -> set[int]:
             item.lineno < line <= (item.end_lineno or 0) for line in lines
         ):
             lines.add(item.lineno)
-    return lines | lines_of_functions(at, read)
+    return lines | lines_of_functions(at.tree, read)
 
 
-def lines_of_functions(at: FailingLine, read: list[ast.AST]) -> set[int]:
-    """Of the program's functions that some code calls, and of every forward()."""
+def lines_of_functions(tree: ast.Module, read: list[ast.AST]) -> set[int]:
+    """Of a file's functions that some code calls, and of every forward()."""
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
-    functions = [item for item in nodes_of(at.tree) if isinstance(item, kinds)]
+    functions = [item for item in nodes_of(tree) if isinstance(item, kinds)]
     waiting, seen = [*read, *(item for item in functions if item.name in ("forward", "__call__"))], set[int]()
     lines = set[int]()
     while waiting:

@@ -70,7 +70,7 @@ def _independent(at: FailingLine) -> str | None:
     if call is None or called_name(call) != "grad" or len(call.args) < _BOTH:
         return None
     result, by = call.args[0], call.args[1]
-    way = lines_of_functions(at, [result])
+    way = lines_of_functions(at.tree, [result])
     name = variable(result)
     way |= lines_on_the_way(at, name) if name is not None else set()
     found = {
