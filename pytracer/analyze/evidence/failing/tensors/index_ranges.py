@@ -9,6 +9,7 @@ from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.numbers import whole_number
+from pytracer.analyze.evidence.failing.tensors.grown_tables import grown_table
 from pytracer.analyze.evidence.failing.usage.settings import by_constants
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
@@ -36,6 +37,9 @@ def row_beyond(at: FailingLine, found: re.Match[str]) -> str | None:
     if low < 0:
         marker = 'a marker for padding or "ignore"'
         return f"{table}, and `{passed}` has {low}: {marker}. Replace it by a real row (padding_idx)."
+    grown = grown_table(at, layer.name, rows, high)
+    if grown is not None:
+        return f"{table}, and `{passed}` reaches {high}, as {grown.why(at)}. {grown.advice(at)}"
     if high == rows:
         return (
             f"{table}, and `{passed}` reaches {high}: one row too few. Make it with {rows + 1} (numbers from 1, or a "
