@@ -115,8 +115,8 @@ def _summary(found: Mismatch) -> str:
         return f"Processes {pids} called init_process_group(){at} as rank {first[0].data.rank}{several}{nobody}"
     if found.tie:
         each = "; ".join(f"{_who(side)} with {variable}={_value(found, side[0])}" for side in found.sides[:_LISTED])
-        line = _setting(found)
-        sets = f": line {line[0]} sets it to `{line[1]}` in each process" if line is not None else ""
+        setting = _setting(found)
+        sets = f": line {setting[0]} sets it to `{setting[1]}` in each process" if setting is not None else ""
         stood = "waited for each other in" if _is_without_end(found) else "called"
         return f"Ranks {stood} init_process_group(){at} with different values, {each}{sets}"
     other = found.sides[1]
