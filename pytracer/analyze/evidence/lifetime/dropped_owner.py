@@ -2,7 +2,8 @@
 
 `multiprocessing.shared_memory.SharedMemory` and `mmap` unmap their memory in `__del__`. An array or tensor that was
 made of the buffer keeps neither. The recorded stack of the munmap() shows that `__del__` ran, and at which line of the
-program: the line that called the function, bound the variable anew, or let it go.
+program: the line that called the function, bound the variable anew, or let it go. The variable that held it may have
+been given the array of its buffer: `store = np.ndarray(..., buffer=store.buf)`.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import msgspec
 
 from pytracer._library_files import is_library_file
 from pytracer._text import shortened
+from pytracer.analyze.evidence.lifetime.replaced_owner import Replaced, replaced_owner
 from pytracer.analyze.evidence.lifetime.unmapping import is_by_mmap, unmapping_of
 from pytracer.analyze.evidence.lifetime.where_made import place_of
 from pytracer.analyze.evidence.slicing.files import program_files
@@ -50,15 +52,21 @@ class _Local(msgspec.Struct, frozen=True):
 
 
 class DroppedOwner(msgspec.Struct, frozen=True):
-    """An object of class `owner` was collected at `line` of the program; `local`: the variable that held it."""
+    """An object of class `owner` was collected at `line` of the program; `local`: the variable that held it.
+
+    `replaced`: it was collected because the line gives that variable something else, or deletes it.
+    """
 
     owner: str
     line: str
     local: _Local | None
+    replaced: Replaced | None = None
 
     @property
     def summary(self) -> str:
         """A clause, for the headline: why the memory was unmapped."""
+        if self.replaced is not None:
+            return self.replaced.summary(self.owner)
         if self.local is None:
             return f"the {self.owner} that owned it was collected at {self.line}"
         one = self.local
@@ -71,6 +79,8 @@ class DroppedOwner(msgspec.Struct, frozen=True):
 
     def advice(self, what: str) -> str:
         """What to keep, or copy. `what`: the tensor, or the array."""
+        if self.replaced is not None:
+            return self.replaced.advice(self.owner, what)
         if self.local is None:
             return (
                 f"Keep the {self.owner} for as long as {what}: an array or tensor that is made of its buffer does not "
@@ -116,9 +126,14 @@ def dropped_owner(view: ProcessView) -> DroppedOwner | None:
     owner, at = found
     files = program_files(view.process.snapshot, [at])
     held = list(_locals(view, files, owner, at))
+    tree = files.get(at.file or "")
+    makers = _MAKERS.get(owner, (owner,))
+    replaced = replaced_owner(view, tree, at, makers) if tree is not None and not any(x.anew for x in held) else None
+    if held and replaced is not None:
+        held, replaced = [], None  # of which of both is not known
     text = line_text(view.process.snapshot, at) if not held else None
     line = f"{place_words(at)}{f' (`{shortened(text, _QUOTED)}`)' if text else ''}"
-    return DroppedOwner(owner, line, held[0] if len(held) == 1 else None)
+    return DroppedOwner(owner, line, held[0] if len(held) == 1 else None, replaced)
 
 
 def _collected(view: ProcessView, unmapping: Unmapping) -> tuple[str, PythonFrame] | None:

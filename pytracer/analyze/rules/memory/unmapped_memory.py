@@ -5,7 +5,7 @@ tensor: a file that was mapped, or a buffer of another library.
 
 Why it happens: a view, a ctypes pointer or an object of a native library kept the address of a mapped file - `mmap`,
 `np.memmap`, an LMDB transaction, an Arrow or safetensors file - beyond its `close()`, or beyond the life of the object
-that unmaps it in `__del__` (a local `SharedMemory`).
+that unmaps it in `__del__` (a local `SharedMemory`, or one whose variable was set anew, to the array of its buffer).
 
 What to do: keep it open for as long as its memory is used, or copy what is needed before it is closed.
 
@@ -77,9 +77,17 @@ class UnmappedMemory(MemoryFaultRule[Unmapping]):
                 None if unmapping_line(unmapping) else "the Python line that gave it back",
                 "what had been mapped there: the calls of mmap() are not recorded",
             ],
-            behind=Behind.of([], closed) if closed is not None else None,
+            behind=_behind(view),
         )
 
     def otherwise(self, faults: Sequence[ProcessView]) -> NoFinding:
         """See FaultRule."""
         return not_found("no fault address lay in memory that a recorded munmap() had given back")
+
+
+def _behind(view: ProcessView) -> Behind | None:
+    """The lines that closed the owner, or that let it go by setting its variable anew."""
+    closed, dropped = closed_owner(view), dropped_owner(view)
+    replaced = dropped.replaced if dropped is not None else None
+    found = closed or replaced
+    return Behind.of([], found) if found is not None else None

@@ -92,3 +92,72 @@ def test_where_no_variable_is_known_only_the_line_is(old: str, new: str, tmp_pat
 def test_close_of_the_program_is_no_collection(tmp_path: Path) -> None:
     """The look-alike: its line is what has to be changed."""
     assert module.dropped_owner(view_of(tmp_path, ATTACH, 6, CLOSE)) is None
+
+
+REBOUND = """class Cache:
+    def __init__(self, rows):
+        store = SharedMemory(create=True, size=rows)
+        self.name = store.name
+        store = np.ndarray(rows, buffer=store.buf)
+        self.store = store
+def fill(rows):
+    return Cache(rows)
+"""
+
+
+@pytest.mark.parametrize(
+    ("value", "end"),
+    [
+        ("np.ndarray(rows, buffer=store.buf)", "line 5 set `store` anew, to the array of its buffer"),
+        ("np.frombuffer(store.buf).reshape(2, 2)", "line 5 set `store` anew, to the array of its buffer"),
+        ("torch.frombuffer(store.buf, dtype=F)", "line 5 set `store` anew, to the tensor of its buffer"),
+        ("np.array(store.buf)", "line 5 set `store` anew, to `np.array(store.buf)`"),
+        ("None", "line 5 set `store` anew, to `None`"),
+    ],
+)
+def test_variable_that_is_given_the_array_of_its_buffer(value: str, end: str, tmp_path: Path) -> None:
+    """The owner had that name alone."""
+    source = REBOUND.replace("np.ndarray(rows, buffer=store.buf)", value)
+    found = module.dropped_owner(view_of(tmp_path, source, 5, CLOSE, DEL))
+    assert found is not None
+    assert found.summary == (
+        "`store` (line 3: `store = SharedMemory(create=True, size=rows)`) held the SharedMemory that owned it, which "
+        f"was collected when {end}"
+    )
+
+
+def test_array_is_to_have_another_name_than_its_owner(tmp_path: Path) -> None:
+    found = module.dropped_owner(view_of(tmp_path, REBOUND, 5, CLOSE, DEL))
+    assert found is not None
+    assert found.advice("its memory is used") == (
+        "Give the array of line 5 another name, and keep the SharedMemory of line 3 for as long as its memory is used, "
+        "such as in an attribute: an array that is made of its buffer does not keep it. Or copy the data (clone(), "
+        "copy()) before."
+    )
+
+
+def test_attribute_that_is_set_anew_and_variable_that_is_deleted(tmp_path: Path) -> None:
+    attribute = REBOUND.replace("        self.store = store\n", "").replace("store", "self.store")
+    found = module.dropped_owner(view_of(tmp_path, attribute, 5, CLOSE, DEL))
+    assert found is not None and found.summary.startswith("`self.store` (line 3: `self.store = SharedMemory(")
+    deleted = REBOUND.replace("store = np.ndarray(rows, buffer=store.buf)", "del store")
+    found = module.dropped_owner(view_of(tmp_path, deleted, 5, CLOSE, DEL))
+    assert found is not None and found.summary.endswith("which was collected when line 5 deleted `store`")
+    assert found.advice("the tensor").startswith("Do not delete `store` at line 5 while its memory is in use, but keep")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("store = np.ndarray(rows", "table = np.ndarray(rows"),
+        ("store = SharedMemory(", "store = open_shared("),
+        ("self.name = store.name", "if rows: store = SharedMemory(rows)"),
+    ],
+    ids=["another name", "another object", "of two lines"],
+)
+def test_variable_that_may_have_held_something_else_is_not_named(old: str, new: str, tmp_path: Path) -> None:
+    """The look-alikes: only the line is known."""
+    assert old in REBOUND
+    found = module.dropped_owner(view_of(tmp_path, REBOUND.replace(old, new), 5, CLOSE, DEL))
+    assert found is not None and found.replaced is None
+    assert found.summary.startswith("the SharedMemory that owned it was collected at train.py:5 in train (")
