@@ -20,6 +20,7 @@ from pytracer._text import list_words, shortened
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.native.fault_function import is_own_frame
 from pytracer.analyze.evidence.native.native_stack import image_name
+from pytracer.analyze.evidence.own_code.loaded_functions import called_function, functions_returned, loaded_functions
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import LIBRARY_LOADERS, called_name, passed_values
 from pytracer.analyze.evidence.syntax.names import variable
@@ -45,12 +46,20 @@ _MOST_LINES, _QUOTED, _MOST_ALLOCATING = 2, 44, 4
 
 
 class OwnCall(msgspec.Struct, frozen=True):
-    """A call of the program's own native code. `passes`: the variables whose memory it is given."""
+    """A call of the program's own native code. `passes`: the variables whose memory it is given.
+
+    `variable`: what the program calls, where that is a variable which holds the function: `self.nms`.
+    """
 
     at: PythonFrame
     text: str
     function: str
     passes: tuple[str, ...] = ()
+    variable: str | None = None
+
+    def is_made_by(self, node: ast.Call) -> bool:
+        """Whether a call of its line is the one."""
+        return ast.unparse(node.func) == self.variable if self.variable else called_name(node) == self.function
 
 
 @dataclass(frozen=True)
@@ -135,21 +144,27 @@ def _calls(view: ProcessView, frames: list[PythonFrame], stems: set[str]) -> Ite
     """Of the program's files on the stack, and of those that they import; the lines in order, each once."""
     files = program_files(view.process.snapshot, frames)
     loaders = {name for tree in files.values() for name in _loaders(tree)}
+    returned = {name: found for tree in files.values() for name, found in functions_returned(tree, _loads_own).items()}
     for file, tree in files.items():
         imported, foreign = _imported(tree)
         modules = {name for name, module in imported.items() if module.rpartition(".")[2] in stems}
         loaded = dict(_loaded(tree, loaders))
         modules |= {name for name, of_system in loaded.items() if not of_system}
+        kept = loaded_functions(tree, _loads_own, modules, returned)
         found: dict[int, ast.Call] = {}
         for node in nodes_of(tree):
+            if isinstance(node, ast.Call) and called_function(tree, node, kept) is not None:
+                found.setdefault(node.lineno, node)
             if not isinstance(node, ast.Call) or loaded.get(ast.unparse(node.func).rpartition(".")[0], False):
                 continue
             if _is_foreign(node, modules, foreign=foreign):
                 found.setdefault(node.lineno, node)
         for line, node in sorted(found.items()):
             at = PythonFrame(function=None, file=file, line=line)
-            name = called_name(node) or ""
-            yield OwnCall(at, line_text(view.process.snapshot, at) or "", name, tuple(dict.fromkeys(passed_by(node))))
+            held = called_function(tree, node, kept)
+            name, written = held or called_name(node) or "", ast.unparse(node.func) if held is not None else None
+            text, passes = line_text(view.process.snapshot, at) or "", tuple(dict.fromkeys(passed_by(node)))
+            yield OwnCall(at, text, name, passes, written)
 
 
 def _loaders(tree: ast.Module) -> Iterator[str]:
@@ -179,10 +194,15 @@ def _loaded(tree: ast.Module, loaders: Collection[str]) -> Iterator[tuple[str, b
         if not node.value.args and called_name(node.value) in loaders:
             yield from ((ast.unparse(item), False) for item in node.targets)
         elif _loads(node.value):
-            first = node.value.args[0] if node.value.args else None
-            named = first.value if isinstance(first, ast.Constant) else ""
-            of_system = named is None or (isinstance(named, str) and _SYSTEM_NAME.search(named) is not None)
+            of_system = not _loads_own(node.value)
             yield from ((ast.unparse(item), of_system) for item in node.targets)
+
+
+def _loads_own(call: ast.Call) -> bool:
+    """Whether what it loads is not, by its name, the system's."""
+    first = call.args[0] if call.args else None
+    named = first.value if isinstance(first, ast.Constant) else ""
+    return _loads(call) and named is not None and not (isinstance(named, str) and _SYSTEM_NAME.search(named))
 
 
 def passed_by(call: ast.Call) -> Iterator[str]:
