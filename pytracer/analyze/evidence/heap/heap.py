@@ -29,6 +29,11 @@ __GI___libc_malloc
 """
 _REQUESTS = frozenset(_REQUESTED.split())
 _SHUTDOWN = ("Py_FinalizeEx", "_PyRuntime_Finalize", "finalize_modules")
+NUMPY_FREES = ("array_dealloc", "array_data_free", "npy_free_cache", "PyDataMem_UserFREE")
+_RELEASES = (*NUMPY_FREES, "Py_DECREF", "Py_XDECREF", "_Py_Dealloc")
+# Of CPython, where a call of Python code ends: its variables are released.
+_CLEARS = ("_PyFrame_Clear", "_PyFrame_ClearLocals", "_PyFrame_ClearExceptCode", "_PyEvalFrameClearAndPop",
+           "_PyEval_FrameClearAndPop", "clear_thread_frame")  # fmt: skip
 _C_LIBRARY = Pattern(r"libc[.-][\w.]*so|libc\.so|ld-musl")
 _ALLOCATORS = Pattern(r"lib(jemalloc|tcmalloc|mimalloc)")
 
@@ -78,6 +83,18 @@ def allocator_user(view: ProcessView) -> str | None:
     all_names = (name for name in functions(view) if not name.startswith(of_torch))
     names = (name for name in all_names if name.partition(".")[0] not in _FUNCTIONS)
     return next((name for name in names if not any(part in name for part in (*PLUMBING, *_ACCUSERS))), None)
+
+
+def user_words(view: ProcessView) -> str:
+    """`, below array_dealloc`, of the function that called the allocator; or that NumPy freed a local array."""
+    user = allocator_user(view)
+    if user is None:
+        return ""
+    names = functions(view)
+    below = (name for name in names[names.index(user) :] if name != user and name not in _RELEASES)
+    if user in NUMPY_FREES and next(below, None) in _CLEARS:
+        return ", found as NumPy freed a local array of a function that had ended"
+    return f", below {function_words(user)}"
 
 
 def _is_request(view: ProcessView) -> bool:

@@ -12,6 +12,7 @@ from pytracer._text import capital, function_words, list_words, shortened
 from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.heap.behind_storage import Overwritten
 from pytracer.analyze.evidence.heap.freed_twice import freed_twice
+from pytracer.analyze.evidence.heap.heap import NUMPY_FREES
 from pytracer.analyze.evidence.heap.overwritten import unchecked_calls
 from pytracer.analyze.evidence.indices.sparse_source import sparse_advice, sparse_source
 from pytracer.analyze.evidence.indices.written_value import constant
@@ -19,7 +20,7 @@ from pytracer.analyze.evidence.lifetime.variables import line_words, program_fra
 from pytracer.analyze.evidence.native.native_stack import image_name, own_frames
 from pytracer.analyze.evidence.operators.operator import find_operator, is_of_torch, is_sparse, shape_words
 from pytracer.analyze.evidence.own_code.call_origins import may_reach_call, native_calls_on
-from pytracer.analyze.evidence.own_code.counted_writes import CountedWrite, counted_write
+from pytracer.analyze.evidence.own_code.counted_writes import CountedWrite, counted_write, limited_write
 from pytracer.analyze.evidence.own_code.infinity_stores import infinity_store
 from pytracer.analyze.evidence.own_code.large_ids import LargeIds, large_ids
 from pytracer.analyze.evidence.own_code.own_allocations import own_allocation
@@ -68,7 +69,6 @@ _OF_ARRAY = (
     "such as a NumPy array's, which was damaged or freed when NumPy came to free it. AddressSanitizer or valgrind "
     "names the moment; --guard watches tensors only."
 )
-_NUMPY = ("array_dealloc", "array_data_free", "npy_free_cache", "PyDataMem_UserFREE")
 _MOST_GIVEN, _QUOTED = 4, 44
 _WHOLE = Pattern(r"\b(int|long|int32|int64|argmax|argsort|randint|nonzero|floor|round|multinomial|ids?|idx|index)\b")
 _EMPTY = Pattern(r"\b(zeros|empty|full|ones)(_like)?\(")
@@ -91,12 +91,15 @@ def heap_advice(view: ProcessView, user: str | None, *, frees: bool, freed: bool
     if source is not None:
         return f"{sparse_advice(view, source)} {_BEFORE}"
     libraries = own_libraries(view)
-    if libraries is not None and user in _NUMPY:
+    limited = limited_suspect(view) if libraries is not None and not frees else None
+    if limited is not None:
+        return f"{limited.advice} {_SHORT}"
+    if libraries is not None and user in NUMPY_FREES:
         return _OF_ARRAY.format(libraries.words)
-    twice = freed_twice(view) if libraries is not None and freed and user not in _NUMPY else None
+    twice = freed_twice(view) if libraries is not None and freed and user not in NUMPY_FREES else None
     if twice is not None:
         return twice.advice
-    if frees and user is not None and user not in _NUMPY:
+    if frees and user is not None and user not in NUMPY_FREES:
         return _FREES.format(f"{line_words(view)}" if _calls_foreign(view) else function_words(user))
     sparse = _uses_sparse(view)
     if libraries is not None and sparse:
@@ -133,13 +136,27 @@ def first_suspect(view: ProcessView, beside: Overwritten | None = None) -> str |
 
 
 def _counted(view: ProcessView, beside: Overwritten | None) -> CountedWrite | None:
-    """What fills the tensor behind which the memory is overwritten, or one that may lie before it."""
-    if beside is None or beside.name is None:
+    """What fills the tensor behind which the memory is overwritten, or one that may lie before it.
+
+    Where no tensor is known to be overrun, what may fill more of a buffer than the program made.
+    """
+    if beside is None:
+        return limited_suspect(view)
+    if beside.name is None:
         return None
     if not beside.overrun.before:
         return counted_write(view, beside.name)
     found = counted_write(view)
     return found if found is not None and found.buffer != beside.name else None
+
+
+def limited_suspect(view: ProcessView) -> CountedWrite | None:
+    """A buffer that the program's own C may fill beyond its end; None where its calls have another first suspect."""
+    found = limited_write(view)
+    if found is None:
+        return None
+    other = own_allocation(view) or counted_memory(view) or freed_twice(view) or negative_words(view)
+    return found if other is None else None
 
 
 def suspect_behind(view: ProcessView, beside: Overwritten | None) -> Behind | None:
@@ -150,9 +167,9 @@ def suspect_behind(view: ProcessView, beside: Overwritten | None) -> Behind | No
     if large is not None:
         return Behind.of([], large)
     counted = _counted(view, beside) if short is None else None
-    if counted is None or beside is None:
+    if counted is None:
         return None
-    return Behind.of([], beside.made if not beside.overrun.before else None, *counted.lines)
+    return Behind.of([], beside.made if beside is not None and not beside.overrun.before else None, *counted.lines)
 
 
 def unchecked_advice(view: ProcessView) -> str | None:
@@ -244,6 +261,9 @@ def suspect_words(view: ProcessView) -> str | None:
     negative = negative_words(view)
     if negative is not None:
         return f"{negative} {_TOOLS}"
+    limited = limited_suspect(view)
+    if limited is not None:
+        return f"{limited.advice} {_SHORT}"
     return " ".join(filter(None, (_own(view, libraries), _negative(view, libraries), _TOOLS)))
 
 
@@ -258,6 +278,9 @@ def only_suspect(view: ProcessView) -> str | None:
     large = counted_memory(view)
     if large is not None:
         return large.summary
+    limited = limited_suspect(view)
+    if limited is not None:
+        return limited.summary
     libraries = own_libraries(view)
     call = libraries.only_call if libraries is not None else None
     if libraries is None or call is None or len(libraries.names) > 1:

@@ -10,19 +10,27 @@ import ast
 import re
 
 import msgspec
+from msgspec.structs import replace
 
 from pytracer._patterns import Pattern
 from pytracer._text import shortened
 from pytracer.analyze.behind import Place
+from pytracer.analyze.evidence.lifetime.variables import program_frames
+from pytracer.analyze.evidence.lifetime.where_made import place_of
 from pytracer.analyze.evidence.own_code.c_text import closing, declared_name, split, without_comments
 from pytracer.analyze.evidence.own_code.native_bounds import LOOP
 from pytracer.analyze.evidence.own_code.own_libraries import OwnCall, OwnLibraries, own_libraries
-from pytracer.analyze.evidence.own_code.own_signature import Definition, own_definition
+from pytracer.analyze.evidence.own_code.own_signature import Definition, own_definition, parameter
+from pytracer.analyze.evidence.own_code.recorded_arrays import RecordedArrays
 from pytracer.analyze.evidence.own_code.short_allocations import statement_end
+from pytracer.analyze.evidence.own_code.short_rooms import ShortRoom, short_room
+from pytracer.analyze.evidence.slicing.slice import Slice
+from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.bindings import bound_value
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on, without_ctype
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
-from pytracer.analyze.evidence.syntax.scopes import scope_of
+from pytracer.analyze.evidence.syntax.scopes import qualified_name, scope_of
+from pytracer.analyze.naming import LineWords
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import PythonFrame
@@ -35,7 +43,7 @@ _QUOTED = 60
 
 class CountedWrite(msgspec.Struct, frozen=True):
     """`line` of the C source has `text`, which writes up to `bound` elements of `name`; `count` and `buffer` are what
-    the program's call passes for these.
+    the program's call, in the function `inside`, passes for these. `made` makes `room` for fewer elements.
     """
 
     call: OwnCall
@@ -49,10 +57,19 @@ class CountedWrite(msgspec.Struct, frozen=True):
     count: str
     at: str
     lines: tuple[Place, ...] = ()
+    room: ShortRoom | None = None
+    made: LineWords | None = None
+    inside: str | None = None
 
     @property
     def summary(self) -> str:
         """Behind `the first suspect is`."""
+        if self.room is not None:
+            return (
+                f"{self.call.function}() of {self.library} ({self.called}{self._inside}), whose {self.line} "
+                f"(`{shortened(self.text, _QUOTED)}`) may write up to {self._count} elements into `{self.buffer}`, "
+                f"which {self.made} makes with {self._size}"
+            )
         return (
             f"{self.call.function}() of {self.library} ({self.called}), whose {self.line} "
             f"(`{shortened(self.text, _QUOTED)}`) writes up to `{self.count}` elements into `{self.buffer}`"
@@ -64,10 +81,28 @@ class CountedWrite(msgspec.Struct, frozen=True):
         return (
             f"First suspect is {self.line} (`{shortened(self.text, _QUOTED)}`) in {self.call.function}() of "
             f"{self.library}, which {self.called} calls: it writes up to `{self.bound}` elements of `{self.name}`, and "
-            f"compares their number with nothing. For `{self.bound}` {self.at} passes `{self.count}`, for "
-            f"`{self.name}` the memory of `{self.buffer}`. Make `{self.buffer}` with `{self.count}` elements, or pass "
-            f"its size to {self.call.function}() and stop there."
+            f"compares their number with nothing. For `{self.bound}` {self.at} passes {self._count}, for "
+            f"`{self.name}` the memory of `{self.buffer}`{self._room}. Make `{self.buffer}` with `{self.count}` "
+            f"elements, or pass its size to {self.call.function}() and stop there."
         )
+
+    @property
+    def _count(self) -> str:
+        known = self.room is not None and self.room.numbers
+        return f"`{self.count}`{f' = {known[0]}' if known else ''}"
+
+    @property
+    def _size(self) -> str:
+        room = self.room
+        return f"`{room.size}`{f' = {room.numbers[1]}' if room.numbers else ''}" if room is not None else ""
+
+    @property
+    def _inside(self) -> str:
+        return f" in {self.inside}" if self.inside is not None else ""
+
+    @property
+    def _room(self) -> str:
+        return f", which {self.made} makes with {self._size}" if self.room is not None else ""
 
 
 def counted_write(view: ProcessView, buffer: str | None = None) -> CountedWrite | None:
@@ -80,20 +115,49 @@ def counted_write(view: ProcessView, buffer: str | None = None) -> CountedWrite 
     tree = syntax_tree(view.process.snapshot, call.at)
     if found is None or tree is None or call.at.line is None:
         return None
-    calls = [item for item in calls_on(tree, call.at.line) if called_name(item) == call.function]
+    calls = [item for item in calls_on(tree, call.at.line) if call.is_made_by(item)]
     parameters = [declared_name(item) for item in split(found.parameters)]
     given = calls[0].args if len(calls) == 1 and not calls[0].keywords else []
     if len(given) != len(parameters) or any(isinstance(item, ast.Starred) for item in given):
         return None
-    written = _of(found, libraries, call, dict(zip(parameters, given, strict=True)), buffer)
-    return written if written is not None and not _is_large(tree, call.at.line, written) else None
+    passed = dict(zip(parameters, given, strict=True))
+    written = _of(found, libraries, call, passed, buffer)
+    if written is None or _is_large(tree, call.at.line, written):
+        return None
+    element = parameter(split(found.parameters)[parameters.index(written.name)], found.place, found.body)
+    spot = Spot(call.at.file, tree, scope_of(tree, call.at.line), call.at.line)
+    frames = program_frames(view)
+    depth = next((n for n, frame in enumerate(frames) if spot.is_of(frame)), None)
+    arrays = RecordedArrays(view, Slice(view.process.snapshot, frames))
+    count = without_ctype(passed[written.bound])
+    room = short_room(arrays, replace(spot, depth=depth), written.buffer, count, element.nbytes)
+    if room is None:
+        return written
+    made = (call.at.file, room.line)
+    place, inside = place_of(view, *made), None if spot.scope is tree else qualified_name(tree, spot.scope)
+    return replace(written, room=room, made=place, inside=inside, lines=(made, *written.lines))
+
+
+def limited_write(view: ProcessView) -> CountedWrite | None:
+    """One whose buffer has a limit that the count does not have: a suspect wherever the heap is damaged."""
+    found = counted_write(view)
+    return found if found is not None and found.room is not None else None
 
 
 def _is_large(tree: ast.Module, line: int, written: CountedWrite) -> bool:
     """Whether the line that makes the buffer already takes that count for its size."""
     bound = bound_value(scope_of(tree, line), written.buffer, line)
-    made = ast.unparse(bound[1]) if bound is not None and bound[1] is not None else ""
-    return re.search(rf"(?<![\w.]){re.escape(written.count)}(?![\w.])", made) is not None
+    limited = {
+        id(part)
+        for node in (nodes_of(bound[1]) if bound is not None and bound[1] is not None else ())
+        if isinstance(node, ast.Call) and called_name(node) == "min" and len(node.args) > 1
+        for item in node.args
+        for part in nodes_of(item)
+    }
+    made = nodes_of(bound[1]) if bound is not None and bound[1] is not None else ()
+    return any(
+        isinstance(item, ast.expr) and id(item) not in limited and ast.unparse(item) == written.count for item in made
+    )
 
 
 def _of(

@@ -8,6 +8,7 @@ from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 
 _FACTORIES = frozenset({"empty", "zeros", "ones", "rand", "randn", "linspace"})
+_OF_SIZE = ("empty", "zeros", "ones")
 _RANDOM = frozenset({"rand", "randn", "linspace"})  # of NumPy no calls of this form, or of its generators
 _DEFAULTS = {"torch": "float32", "np": "float64", "numpy": "float64"}
 _BYTES = {
@@ -35,3 +36,14 @@ def made_element(node: ast.AST, tree: ast.Module) -> tuple[str, int] | None:
     if dtype == "float" and module != "torch":
         dtype = "float64"  # Python's own
     return (dtype, _BYTES[dtype]) if dtype in _BYTES and (module in _DEFAULTS or dtype == "float64") else None
+
+
+def made_size(node: ast.AST) -> ast.expr | None:
+    """`n` of `np.empty(n)` and `torch.zeros((n,))`: of one dimension."""
+    if not isinstance(node, ast.Call) or called_name(node) not in _OF_SIZE or not node.args:
+        return None
+    first = node.args[0]
+    if isinstance(first, (ast.Tuple, ast.List)):
+        return first.elts[0] if len(first.elts) == 1 else None
+    whole = len(node.args) == 1 or not isinstance(node.args[1], (ast.Constant, ast.Name, ast.BinOp, ast.Call))
+    return first if whole else None

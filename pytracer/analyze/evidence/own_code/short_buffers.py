@@ -17,7 +17,7 @@ from pytracer._text import capital, shortened
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.lifetime.where_made import place_of
 from pytracer.analyze.evidence.own_code.c_text import closing, declared_name, split, without_comments
-from pytracer.analyze.evidence.own_code.made_type import made_element
+from pytracer.analyze.evidence.own_code.made_type import made_element, made_size
 from pytracer.analyze.evidence.own_code.native_bounds import LOOP
 from pytracer.analyze.evidence.own_code.own_allocations import sources_of
 from pytracer.analyze.evidence.own_code.own_libraries import allocating_frames, own_libraries
@@ -35,7 +35,6 @@ from pytracer.analyze.naming import LineWords
 from pytracer.analyze.view import ProcessView
 
 _WHILE = Pattern(r"\bwhile\s*\(\s*(?P<name>\w+)\s*<\s*(?P<bound>\w+)\s*\)")
-_MAKERS = ("empty", "zeros", "ones")
 _QUOTED = 60
 
 
@@ -173,7 +172,7 @@ def _given(
     if name is None:
         return None
     made = arrays.back.made(ast.parse(name, mode="eval").body, spot, calls=True)
-    size, element = _size_of(made.node), made_element(made.node, made.spot.tree)
+    size, element = made_size(made.node), made_element(made.node, made.spot.tree)
     if size is None or element is None or element[1] != elements[fill.buffer].nbytes:
         return None
     number, own = arrays.number(count, spot), arrays.number(size, made.spot)
@@ -192,17 +191,6 @@ def _held(node: ast.expr) -> ast.expr:
         if isinstance(node, ast.Attribute) and node.attr in ("data_ptr", "data_as"):
             node = node.value
     return node
-
-
-def _size_of(node: ast.AST) -> ast.expr | None:
-    """`n` of `np.empty(n)` and `torch.zeros((n,))`: of one dimension."""
-    if not isinstance(node, ast.Call) or called_name(node) not in _MAKERS or not node.args:
-        return None
-    first = node.args[0]
-    if isinstance(first, (ast.Tuple, ast.List)):
-        return first.elts[0] if len(first.elts) == 1 else None
-    whole = len(node.args) == 1 or not isinstance(node.args[1], (ast.Constant, ast.Name, ast.BinOp, ast.Call))
-    return first if whole else None
 
 
 def _is_less(size: ast.expr, count: ast.expr) -> bool:

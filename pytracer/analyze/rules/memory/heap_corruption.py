@@ -23,11 +23,12 @@ Where a line gives a native struct the address of memory that nothing holds (`io
 suspect; so is an object of Python that freed its native one while another keeps the address. Where only the end of the
 program noticed the damage, in its exit handlers, the headline says so. Where the source of the program's own native
 code is a string of the program, or lies beside it, the first suspect is an allocation that is too small for what the
-same function does with it, or a buffer that it fills by a counter which it compares with no size. Where the call that
-runs passes an array of ids and a number of elements, and its C makes a block of so many and takes the ids for indices
-of it unchecked, the largest id is compared with the number: by recorded numbers, or by what a line makes of these.
-Where infinities lie in place of a size, a loop of that C that stores them from an index on that may be negative is
-named.
+same function does with it, or a buffer that it fills by a counter which it compares with no size: beside a tensor that
+is overrun, or where the line that makes the buffer gives it a limit that the count of that call does not have. Where
+the call that runs passes an array of ids and a number of elements, and its C makes a block of so many and takes the ids
+for indices of it unchecked, the largest id is compared with the number: by recorded numbers, or by what a line makes of
+these. Where infinities lie in place of a size, a loop of that C that stores them from an index on that may be negative
+is named.
 
 What to do: the damage was done before, in this call or long ago. The program's own libraries that are loaded are
 named, with the lines that call them and the tensors and arrays that these pass; so is a line that frees one object
@@ -45,12 +46,11 @@ who noticed, not who did it.
 
 from __future__ import annotations
 
-from pytracer._text import function_words
 from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.at_fault import of_unfit
 from pytracer.analyze.evidence.heap.behind_storage import overwritten
 from pytracer.analyze.evidence.heap.beyond_storage import BeyondStorage, beyond_advice, beyond_storage, used_at
-from pytracer.analyze.evidence.heap.heap import HeapDamage, allocator_user, ends_in, heap_damage
+from pytracer.analyze.evidence.heap.heap import HeapDamage, allocator_user, ends_in, heap_damage, user_words
 from pytracer.analyze.evidence.heap.heap_suspects import (
     ONLY_NOTICED,
     beside_advice,
@@ -111,8 +111,7 @@ class HeapCorruption:
         beyond = beyond_storage(view) if deleter is None and freed is None else None
         running = running_conversion(view)
         behind = overwritten(view) if deleter is None and freed is None and beyond is None and running is None else None
-        below = f", below {function_words(user)}" if user else ""
-        below = f", while {running} was running" if running is not None else below
+        below = f", while {running} was running" if running is not None else user_words(view)
         what = _what(view, damage, user, below) if deleter is None else _of_deleter(deleter)
         unfit = _unfit(view) if deleter is None and freed is None and beyond is None else None
         if freed is not None:

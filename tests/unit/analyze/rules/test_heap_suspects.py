@@ -375,3 +375,80 @@ def test_sparse_tensor_of_the_line_is_the_first_suspect(options: str, suspected:
     )
     said = "the first suspects are the indices of `seen`, which torch.sparse_coo_tensor() at line 4 does not check"
     assert (said in summary(report)) == suspected
+
+
+PICK = """import ctypes
+import numpy as np
+
+SOURCE = r\"\"\"
+void pick(int *out, int *num, const float *x, int n) {
+    int kept = 0;
+    for (int i = 0; i < n; i++)
+        if (x[i] > 0) out[kept++] = i;
+    *num = kept;
+}
+\"\"\"
+
+def load_pick(path):
+    return ctypes.CDLL(path).pick
+
+class Picker:
+    def __init__(self, path, limit):
+        self.limit = limit
+        self.run = load_pick(path)
+
+    def __call__(self, x):
+        out = np.zeros(min(len(x), self.limit), dtype=np.int32)
+        num = ctypes.c_int(0)
+        self.run(out.ctypes.data, ctypes.byref(num), x.ctypes.data, len(x))
+        return out[:num.value]
+
+def train(picker, x):
+    return picker(x)
+"""
+CLEARS = [*TOP, (NUMPY, "array_dealloc"), (s.PYTHON, "_PyFrame_Clear"), PYTHON]
+
+
+def told(run: Path, source: str, text: str = SIZES) -> tuple[str, str]:
+    """The headline and the advice where the last line of a program was running."""
+    file = run / "train.py"
+    file.write_text(source, encoding="utf-8")
+    os.utime(file, (0, 0))
+    images = tuple(image(path, number) for number, path in enumerate((*OTHERS, "/home/user/job/libpick.so")))
+    at = [("train", str(file), len(source.splitlines()))]
+    report = died(run, stack_of=CLEARS, **ABORT, abort_text=text, images=images, python=at)
+    return summary(report), advice(report)
+
+
+def test_buffer_that_is_made_smaller_than_the_loop_of_c_may_fill_is_the_first_suspect(run: Path) -> None:
+    """Where NumPy freed a local array of the function that had called it, whatever the variable is called."""
+    headline, said = told(run, PICK)
+    assert "found as NumPy freed a local array of a function that had ended" in headline
+    assert headline.endswith(
+        "the first suspect is pick() of libpick.so (line 24 in Picker.__call__), whose train.py:8 (`if (x[i] > 0) "
+        "out[kept++] = i;`) may write up to `len(x)` elements into `out`, which line 22 makes with "
+        "`min(len(x), self.limit)`."
+    )
+    assert said.startswith("First suspect is train.py:8 (`if (x[i] > 0) out[kept++] = i;`) in pick() of libpick.so, wh")
+    assert "Make `out` with `len(x)` elements, or pass its size to pick() and stop there." in said
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("min(len(x), self.limit)", "len(x)"),
+        ("out = np", "x = x[:self.limit]\n        out = np"),
+        ("if (x[i] > 0) out", "if (x[i] > 0 && kept < 300) out"),
+        ("int kept = 0;", "int kept = 0; int *room = malloc(sizeof(int)); for (int k = 0; k < n; k++) room[k] = k;"),
+    ],
+    ids=["as large", "cut before", "bounded in C", "another suspect"],
+)
+def test_buffer_that_is_large_enough_or_not_the_only_suspect_is_not_named(old: str, new: str, run: Path) -> None:
+    assert old in PICK
+    headline, said = told(run, PICK.replace(old, new, 1))
+    assert "may write up to" not in headline and "compares their number with nothing" not in said
+
+
+def test_pointer_that_was_wrong_itself_does_not_come_of_a_short_buffer(run: Path) -> None:
+    headline, said = told(run, PICK, "free(): invalid pointer\n")
+    assert "may write up to" not in headline and "First suspect" not in said

@@ -5,11 +5,14 @@ from __future__ import annotations
 import ast
 
 import pytest
+from msgspec.structs import replace
 
 from pytracer.analyze.evidence.own_code import counted_writes as module
 from pytracer.analyze.evidence.own_code.c_text import declared_name, split
 from pytracer.analyze.evidence.own_code.own_libraries import OwnCall, OwnLibraries
 from pytracer.analyze.evidence.own_code.own_signature import definitions
+from pytracer.analyze.evidence.own_code.short_rooms import ShortRoom
+from pytracer.analyze.naming import LineWords
 from pytracer.report.job import PythonFrame
 
 NMS = """\
@@ -81,7 +84,13 @@ def test_other_writes_are_no_suspects(old: str, new: str) -> None:
 
 @pytest.mark.parametrize(
     ("made", "large"),
-    [("torch.zeros(300)", False), ("torch.zeros(boxes.shape[0])", True), ("make(1 + n)", False)],
+    [
+        ("torch.zeros(300)", False),
+        ("torch.zeros(boxes.shape[0])", True),
+        ("make(1 + n)", False),
+        ("torch.zeros(min(boxes.shape[0], 300))", False),
+        ("torch.zeros(max(boxes.shape[0], 300))", True),
+    ],
 )
 def test_buffer_of_that_size_is_large_enough(made: str, large: bool) -> None:
     told = found(NMS)
@@ -93,3 +102,19 @@ def test_buffer_of_that_size_is_large_enough(made: str, large: bool) -> None:
 def test_another_buffer_than_the_one_that_was_overrun_is_none() -> None:
     assert found(NMS, buffer="scores") is None
     assert found(NMS, buffer=None) is not None
+
+
+def test_buffer_with_a_limit_is_named_with_the_line_that_makes_it() -> None:
+    """As a suspect: nothing recorded the write."""
+    told = found(NMS)
+    assert told is not None
+    told = replace(
+        told, room=ShortRoom(9, "min(n, 300)"), made=LineWords("line 9", "train.py", 9), inside="Layer.select"
+    )
+    assert told.summary.startswith("nms() of libnms.so (line 1 in Layer.select), whose nms.c:7 (")
+    assert told.summary.endswith(
+        "may write up to `boxes.shape[0]` elements into `keep`, which line 9 makes with `min(n, 300)`"
+    )
+    assert "the memory of `keep`, which line 9 makes with `min(n, 300)`. Make `keep` with" in told.advice
+    told = replace(told, room=ShortRoom(9, "size", (312, 300)))
+    assert told.summary.endswith("`boxes.shape[0]` = 312 elements into `keep`, which line 9 makes with `size` = 300")
