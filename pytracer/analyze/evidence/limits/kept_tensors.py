@@ -159,9 +159,27 @@ def _with_aliases(region: _Region) -> _Region:
             for target in item.targets:
                 if isinstance(target, (ast.Name, ast.Tuple, ast.List)):
                     names |= _names(target)
-        elif isinstance(item, _LOOPS) and _is_held(item.iter, frozenset(names)):
-            names |= _names(item.target)
+        elif isinstance(item, _LOOPS):
+            names |= _item_names(item, frozenset(names))
     return structs.replace(region, names=frozenset(names))
+
+
+def _item_names(loop: ast.For | ast.AsyncFor, names: frozenset[str]) -> frozenset[str]:
+    """The names that a loop over what is held gives its items; behind zip() and enumerate() those alone."""
+    pairs, found = [(loop.target, loop.iter)], set[str]()
+    while pairs:
+        target, value = pairs.pop()
+        called = called_name(value) if isinstance(value, ast.Call) else None
+        parts = target.elts if isinstance(target, (ast.Tuple, ast.List)) else []
+        given = value.args if isinstance(value, ast.Call) else []
+        plain = not any(isinstance(item, ast.Starred) for item in (*parts, *given))
+        if plain and called == "zip" and len(parts) == len(given):
+            pairs += zip(parts, given, strict=True)
+        elif plain and called == "enumerate" and len(parts) == 2:
+            pairs += [(parts[1], given[0])] if given else []
+        elif _is_held(value, names):
+            found |= _names(target)
+    return frozenset(found)
 
 
 def _is_held(value: ast.expr, names: frozenset[str]) -> bool:

@@ -85,6 +85,11 @@ def mostly_files(exception: ExceptionReport, numbers: Numbers) -> Reached | None
     return Reached(FILES, limit, numbers.used(FILES), "descriptor")
 
 
+def has_spare_files(used: int, limit: int) -> bool:
+    """Whether more descriptors are left than are open for a moment only."""
+    return used < limit - max(_SPARE_FILES, limit - int(limit * _NEARLY))
+
+
 def asked_bytes(message: str) -> int | None:
     """How much an allocation asked for; at least, where the message rounds."""
     exact = _ASKED.search(message)
@@ -104,7 +109,7 @@ def _forked(stack: Sequence[PythonFrame]) -> bool:
 
 def _files(numbers: Numbers) -> Reached | None:
     limit, used = numbers.limit(FILES), numbers.used(FILES)
-    if limit is None or used is None or used < limit - max(_SPARE_FILES, limit - int(limit * _NEARLY)):
+    if limit is None or used is None or has_spare_files(used, limit):
         return None
     return Reached(FILES, limit, used, "descriptor")
 

@@ -31,7 +31,14 @@ from pytracer.analyze.evidence.limits.numbers import (
     Numbers,
     recorded_numbers,
 )
-from pytracer.analyze.evidence.limits.reached import MACHINE, SPARE_MAPPINGS, Reached, mostly_files, reached_limit
+from pytracer.analyze.evidence.limits.reached import (
+    MACHINE,
+    SPARE_MAPPINGS,
+    Reached,
+    has_spare_files,
+    mostly_files,
+    reached_limit,
+)
 from pytracer.analyze.evidence.limits.setters import RESOURCES, Setter, setter_of
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.decode.types.snapshot import Snapshot
@@ -90,6 +97,8 @@ def limit_reason(
         files = kept_files(snapshot, own)
         if files is not None:
             return _of_kept_files(most, numbers, setter_of(snapshot, own, FILES, most.limit, here), files)
+    if found is None and most is not None and numbers.files is not None and numbers.files[1].startswith(_SHARED):
+        found = most  # what was received of the last batch is closed again
     if found is None:
         return _of_mmap(told, numbers, at)
     setter = setter_of(snapshot, own, found.name, found.limit, here) if own else None
@@ -142,6 +151,11 @@ def _subject(found: Reached, numbers: Numbers, setter: Setter | None) -> str:
     set_by = f", {setter.place}" if setter is not None else ""
     if found.name == FILES:
         most = f", {_kind(numbers)}" if _kind(numbers) else ""
+        if found.used is not None and has_spare_files(found.used, found.limit):
+            return (
+                f"{found.used} of the {found.limit} file descriptors that it may have are in use "
+                f"(RLIMIT_NOFILE{set_by}){most}: too few were left for what it was receiving"
+            )
         return f"all {found.limit} file descriptors that it may have are in use (RLIMIT_NOFILE{set_by}){most}"
     if found.name == FILE_SIZE:
         return f"files of this process are limited to {size_words(found.limit)} (RLIMIT_FSIZE{set_by})"

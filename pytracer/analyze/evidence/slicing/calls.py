@@ -38,9 +38,19 @@ def argument_of(call: ast.Call, function: Function, name: str) -> ast.expr | Non
     if len(spread) == 1 and spread[0] <= place and spread[0] == len(call.args) - 1:  # `f(*pair())`
         held = call.args[spread[0]]
         return _part(held.value, place - spread[0]) if isinstance(held, ast.Starred) else None
+    if len(spread) == 1:  # `f(*pair(), x)`: by what follows, where each parameter is given
+        behind = len(call.args) - len(places) + place + is_bound(call, places, function)
+        if behind > spread[0] and _takes_each(call, function, places):
+            return call.args[behind] if behind < len(call.args) else None
     before = call.args[: place + 1]
     whole = 0 <= place < len(call.args) and not any(isinstance(item, ast.Starred) for item in before)
     return call.args[place] if whole else None
+
+
+def _takes_each(call: ast.Call, function: Function, places: list[str]) -> bool:
+    """Whether a call must pass each parameter by its place."""
+    named = any(item.arg is None or item.arg in places for item in call.keywords)
+    return not (named or function.args.defaults or function.args.vararg)
 
 
 def _part(value: ast.expr, key: int | str) -> ast.expr:

@@ -45,14 +45,74 @@ def remember(where, sample):
 """
 
 
-def shared(tmp_path: Path, source: str) -> LimitReason:
+OBJECT = """def evaluate(loader, model):
+    for images, targets in loader:
+        tester.collector.update(*model(images), targets)
+class Collector:
+    def __init__(self):
+        self.predictions, self.truth = {{}}, {{}}
+    def update(self, boxes, scores, targets{more}):
+        for b, s, t in zip(boxes, scores, targets):
+            key = int(t["image_id"])
+            self.predictions[key] = (b, s)
+            self.truth[key] = {kept}
+class Tester:
+    def __init__(self):
+        self.collector = Collector()
+tester = Tester()
+"""
+ANCDATA = "received 0 items of ancdata"
+WORKERS = "Too many open files. Communication with the workers is no longer possible."
+
+
+def shared(tmp_path: Path, source: str, message: str = WORKERS, used: int = 1024) -> LimitReason:
     """What is told of an exception at line 2 of a program whose descriptors are those of shared memory."""
     program = tmp_path / "train.py"
     program.write_text(source)
-    message = "Too many open files. Communication with the workers is no longer possible."
-    found = reason("RuntimeError", message, {**FILES, "open files like": "900 /torch_#"}, source=program)
+    values = {**FILES, "used open files": used, "open files like": "900 /dev/shm/torch_#_#_#"}
+    found = reason("RuntimeError", message, values, source=program)
     assert found is not None
     return found
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        ANCDATA,
+        WORKERS,
+        "unable to open shared memory object </torch_7_1_9> in read-write mode: Too many open files (24)",
+    ],
+)
+def test_batch_that_was_given_up_leaves_some_descriptors(message: str, tmp_path: Path) -> None:
+    """What was received of it is closed when the exception is recorded: the kept ones are still most of all."""
+    found = shared(tmp_path, OBJECT.format(more="", kept="t"), message, used=960)
+    assert found.subject == (
+        "960 of the 1024 file descriptors that it may have are in use (RLIMIT_NOFILE), 900 of them for tensors in "
+        "shared memory: too few were left for what it was receiving; line 11 keeps `t` in `self.truth` in each round"
+    )
+    assert found.advice.startswith("Keep a copy: `clone()` of each tensor in `t` at line 11.")
+
+
+@pytest.mark.parametrize(
+    ("kind", "count"), [("900 socket", 960), ("300 /dev/shm/torch_#_#_#", 960)], ids=["sockets", "fewer-than-half"]
+)
+def test_room_that_tensors_do_not_account_for(kind: str, count: int, tmp_path: Path) -> None:
+    """The look-alikes: no limit is named where others hold the descriptors, or too few are known."""
+    program = tmp_path / "train.py"
+    program.write_text(ALIASES)
+    values = {**FILES, "used open files": count, "open files like": kind}
+    assert reason("RuntimeError", ANCDATA, values, source=program) is None
+
+
+@pytest.mark.parametrize(
+    ("more", "kept"),
+    [("", "{k: v.clone() for k, v in t.items()}"), ("", "b"), (", extra=None", "t"), (", *rest", "t")],
+    ids=["copied", "other-of-zip", "default", "any-number"],
+)
+def test_other_item_of_a_zip_is_not_kept(more: str, kept: str, tmp_path: Path) -> None:
+    """The look-alikes: what the model made beside it, and a parameter that may be another one."""
+    found = shared(tmp_path, OBJECT.format(more=more, kept=kept), ANCDATA, used=960)
+    assert "in each round" not in found.subject
 
 
 @pytest.mark.parametrize(
