@@ -27,6 +27,7 @@ from pytracer.analyze.collectives.filled_keys import filled_keys
 from pytracer.analyze.collectives.followed_tests import FollowedTest, followed_test
 from pytracer.analyze.collectives.local_numbers import local_number
 from pytracer.analyze.collectives.made_meanwhile import made_meanwhile
+from pytracer.analyze.collectives.one_rank_tests import one_rank_subject
 from pytracer.analyze.collectives.rank_objects import decided_by_rank
 from pytracer.analyze.collectives.rounds import is_fixed, leaver_words
 from pytracer.analyze.collectives.ways import Side, parted, quoted, way_to
@@ -157,6 +158,9 @@ def _follows(history: Sequence[tuple[int, ...]], one: tuple[int, ...], other: tu
 
 def _words(found: _Call) -> LeftOut | None:
     by = found.by
+    known = _of_one_rank(found, by) if by is not None else None
+    if known is not None:
+        return known
     if by is not None and isinstance(by.node, ast.If) and _is_in_turn(by) and not _alike(found):
         return _of_models(found)
     if by is None:
@@ -172,9 +176,6 @@ def _words(found: _Call) -> LeftOut | None:
         return _of_gradient(found, by, head)
     frames = found.there.way[::-1]
     snapshot, depth = found.there.view.process.snapshot, frames.index(by.frame)
-    known = decided_by_rank(snapshot, frames, depth, by.node.lineno, by.node.test)
-    if known is not None:
-        return None  # said of it elsewhere
     where = _line(by, found, by.node.lineno)
     test = followed_test(snapshot, frames, by.frame, by.node, around=by.around)
     if test is not None:
@@ -202,6 +203,17 @@ def _may_be_earlier(found: _Call, by: Decider) -> bool:
     line = absent.way[fork].line if beside and fork is not None else None
     around = loops_around(by.tree, by.node.lineno)
     return any(line is None or not spans(loop, line) for loop in around) and not is_within_round(there)
+
+
+def _of_one_rank(found: _Call, by: Decider) -> LeftOut | None:
+    """An `if` that asks for what one rank alone has as it is meant."""
+    frames = found.there.way[::-1]
+    if not isinstance(by.node, ast.If) or by.frame not in frames:
+        return None
+    snapshot, depth = found.there.view.process.snapshot, frames.index(by.frame)
+    known = decided_by_rank(snapshot, frames, depth, by.node.lineno, by.node.test)
+    said = one_rank_subject(found.there, found.absent, by, known) if known is not None else None
+    return LeftOut(said, capital(known.advice)) if known is not None and said is not None else None
 
 
 def _of_followed(found: _Call, by: Decider, head: str, test: FollowedTest) -> LeftOut:

@@ -51,6 +51,7 @@ _OF_VALUES = frozenset(
 _OF_NUMBERS = ("torch", "np", "numpy", "math", "statistics")
 _Kind = Literal["reduced", "computed"]
 _Shared = Literal["shared"]
+_Key = int | str | None
 
 
 class OneRankValue(msgspec.Struct, frozen=True):
@@ -66,9 +67,13 @@ class OneRankValue(msgspec.Struct, frozen=True):
     @property
     def subject(self) -> str:
         """For a headline, behind the name: `` differs between ranks, as line 64 leaves the result on rank 0 only ``."""
+        return self.differs()
+
+    def differs(self, values: str = "") -> str:
+        """As `subject`, with what it was on the ranks."""
         if self.kind == "computed":
-            return f"differs between ranks, as {self.place} (`{self.text}`) sets it on {self.rank} only"
-        return f"differs between ranks, as {self.place} (`{self.text}`) leaves the result on {self.rank} only"
+            return f"differs between ranks{values}, as {self.place} (`{self.text}`) sets it on {self.rank} only"
+        return f"differs between ranks{values}, as {self.place} (`{self.text}`) leaves the result on {self.rank} only"
 
     @property
     def advice(self) -> str:
@@ -112,9 +117,8 @@ def one_rank_value(
     around = (item for item, is_around in deciding_ifs(spot.tree, line) if is_around)
     if any(is_for_one_rank(item.test) is not None for item in around):
         return None  # the others never ask
-    names = dict.fromkeys(name for item in nodes_of(test) if (name := variable(item)) is not None)
-    for name in names:
-        found = _Walk(slice_).of_name(name, structs.replace(spot, line=line))
+    for name, asked in _asked(test).items():
+        found = _Walk(slice_).of_value(asked, structs.replace(spot, line=line))
         if not isinstance(found, _Found):
             continue
         at = getattr(found.node, "lineno", found.spot.line)
@@ -122,6 +126,19 @@ def one_rank_value(
         instead = _INSTEAD.get(found.call or "")
         return OneRankValue(name, place, source(found.node), found.rank, found.kind, instead)
     return None
+
+
+def _asked(test: ast.expr) -> dict[str, ast.expr]:
+    """`loss`, `metrics['loss']`: what a condition asks for, by the text of it."""
+    items = [
+        item for item in nodes_of(test) if isinstance(item, ast.Subscript) and isinstance(item.slice, ast.Constant)
+    ]
+    items = [item for item in items if variable(item.value) is not None]
+    inside = {id(part) for item in items for part in nodes_of(item)}
+    names = [
+        item for item in nodes_of(test) if isinstance(item, ast.expr) and variable(item) and id(item) not in inside
+    ]
+    return {ast.unparse(item): item for item in (*items, *names)}
 
 
 def is_shared(slice_: Slice, name: str, spot: Spot) -> bool:
@@ -139,14 +156,14 @@ class _Walk:
 
     def __init__(self, slice_: Slice) -> None:
         self._slice = slice_
-        self._seen: set[tuple[int, str, int]] = set()
+        self._seen: set[tuple[int, str, int, _Key]] = set()
 
-    def of_name(self, name: str, spot: Spot) -> _Found | _Shared | None:
-        """By the last line above that binds or communicates it."""
-        key = (id(spot.scope), name, spot.line)
-        if key in self._seen or len(self._seen) > _MOST:
+    def of_name(self, name: str, spot: Spot, key: _Key = None) -> _Found | _Shared | None:
+        """By the last line above that binds or communicates it. `key`: of its item that is asked for."""
+        seen = (id(spot.scope), name, spot.line, key)
+        if seen in self._seen or len(self._seen) > _MOST:
             return None
-        self._seen.add(key)
+        self._seen.add(seen)
         bound = [item for item in bindings_of(spot.scope, name) if item[0] < spot.line]
         ways = reaching(spot.scope, name, spot.line) if not isinstance(spot.scope, ast.Lambda) else None
         if ways is not None:
@@ -154,7 +171,7 @@ class _Walk:
         shared = self._last_collective(name, spot, min((item[0] for item in bound), default=0))
         if shared is not None:
             return shared
-        for line, value, _ in reversed(bound):
+        for line, value, index in reversed(bound):
             branch = _one_rank_branch(spot, line)
             if branch is not None:
                 if not _is_nothing(value) and any(
@@ -163,7 +180,8 @@ class _Walk:
                     return None  # both have a value of their own: which one is meant is not known
                 node = _statement(spot, line) or value
                 return _Found(node, structs.replace(spot, line=line), branch, "computed") if node else None
-            found = self.of_value(value, structs.replace(spot, line=line)) if value is not None else None
+            part = index if index is not None else key
+            found = self.of_value(value, structs.replace(spot, line=line), part) if value is not None else None
             if found is not None:
                 return found
         if not bound and name in parameters(spot.scope):
@@ -171,16 +189,24 @@ class _Walk:
             return self.of_value(given[0], given[1]) if given is not None else None
         return None
 
-    def of_value(self, node: ast.AST, spot: Spot) -> _Found | _Shared | None:
-        """Of an expression: by its variables, and by what functions of the program return."""
+    def of_value(self, node: ast.AST, spot: Spot, key: _Key = None) -> _Found | _Shared | None:
+        """Of an expression, or of an item of it: by its variables, and by what functions of the program return."""
+        item = _item(node, key)
+        if item is not None:
+            return self.of_value(item, spot)
+        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and key is None:
+            name = variable(node.value)
+            constant = node.slice.value
+            if name is not None and isinstance(constant, (int, str)):
+                return self.of_name(name, spot, constant)
         if isinstance(node, ast.IfExp) and is_for_one_rank(node.test) is not None:
             alone = any(_is_nothing(item) or _is_unchanged(item, spot) for item in (node.body, node.orelse))
             return _Found(node, spot, one_rank_words(node.test), "computed") if alone else None
         if isinstance(node, ast.Call):
-            return self._of_call(node, spot)
+            return self._of_call(node, spot, key)
         name = variable(node)
         if name is not None:
-            return self.of_name(name, spot)
+            return self.of_name(name, spot, key)
         return self._of_parts([item for item in ast.iter_child_nodes(node) if isinstance(item, ast.expr)], spot)
 
     def _of_parts(self, nodes: Sequence[ast.expr], spot: Spot) -> _Found | _Shared | None:
@@ -188,7 +214,7 @@ class _Walk:
         found = [self.of_value(item, spot) for item in nodes]
         return next((item for item in found if isinstance(item, _Found)), next((item for item in found if item), None))
 
-    def _of_call(self, call: ast.Call, spot: Spot) -> _Found | _Shared | None:
+    def _of_call(self, call: ast.Call, spot: Spot, key: _Key = None) -> _Found | _Shared | None:
         own = self._slice.function(call, spot)
         if own is None:
             return self._of_library(call, spot)
@@ -200,7 +226,9 @@ class _Walk:
             inside = structs.replace(at, scope=function, line=item.lineno, depth=None, call=(call, spot))
             branch = _one_rank_branch(inside, item.lineno)
             ways.append(
-                _Found(item, inside, branch, "computed") if branch is not None else self.of_value(item.value, inside)
+                _Found(item, inside, branch, "computed")
+                if branch is not None
+                else self.of_value(item.value, inside, key)
             )
         if "shared" in ways:
             return "shared"
@@ -270,6 +298,17 @@ def _shared_by(call: ast.Call, name: str, tree: ast.Module) -> Literal["one", "a
         return "one" if value is not None and _holds(value, name) else None
     if called in _TO_ALL:
         return "all" if any(_holds(item, name) for item in passed_values(call)) else None
+    return None
+
+
+def _item(node: ast.AST, key: _Key) -> ast.AST | None:
+    """Of a tuple, list or dict that is written out: one of what it has."""
+    if isinstance(node, (ast.Tuple, ast.List)) and isinstance(key, int) and key < len(node.elts):
+        return None if any(isinstance(item, ast.Starred) for item in node.elts) else node.elts[key]
+    if isinstance(node, ast.Dict):
+        items = zip(node.keys, node.values, strict=True)
+        found = [value for name, value in items if isinstance(name, ast.Constant) and name.value == key]
+        return found[0] if len(found) == 1 and key is not None else None
     return None
 
 

@@ -15,7 +15,7 @@ import msgspec
 from pytracer._patterns import Pattern
 from pytracer._text import capital, count_words
 from pytracer.analyze.collectives.call_sites import counts_at, site_of
-from pytracer.analyze.collectives.deciders import called_by
+from pytracer.analyze.collectives.deciders import Decider, called_by
 from pytracer.analyze.collectives.deciding_tests import DECIDE, change_of_test
 from pytracer.analyze.collectives.description import place_of
 from pytracer.analyze.collectives.differing_bounds import differing_bound
@@ -24,6 +24,7 @@ from pytracer.analyze.collectives.later_rounds import passed_by
 from pytracer.analyze.collectives.local_numbers import advice_at, local_number, number_at, own_words
 from pytracer.analyze.collectives.one_rank_exits import one_rank_exit
 from pytracer.analyze.collectives.one_rank_states import one_rank_state
+from pytracer.analyze.collectives.one_rank_tests import values_of_both
 from pytracer.analyze.collectives.one_rank_values import OneRankValue
 from pytracer.analyze.collectives.quiet_handlers import quiet_handler, quiet_place
 from pytracer.analyze.collectives.rank_branches import branch_words
@@ -206,6 +207,9 @@ def _behind(inside: Side, outside: Side, at: int, loop: Loop) -> Parting | None:
         state = one_rank_state(snapshot, frames, len(frames) - 1 - at, loop, line, test, [outside.number])
         if state is not None:
             return Parting(f"{capital(words)}. {state.advice}", subject=f"{words}: {state.subject}", one_rank=True)
+    asked = _asked_inside(inside, outside, at, loop, words)
+    if asked is not None:
+        return asked
     left = _left_by(inside, outside, at, loop)
     if left is not None:
         return left
@@ -234,6 +238,26 @@ def _behind(inside: Side, outside: Side, at: int, loop: Loop) -> Parting | None:
     by = f" (line {source.line}: `{source.text}`)" if source is not None else ""
     more = f"may depend on the rank{by}" if by or _RANK.search(text) else "may differ"
     return Parting(f"{capital(words)}. Its number of rounds {more}: {_ROUNDS}{_OR_LEFT_OUT}", inferred=True)
+
+
+def _asked_inside(inside: Side, outside: Side, at: int, loop: Loop, words: str) -> Parting | None:
+    """An `if` on the way from the loop to the call that asks for what one rank alone has; of the last round, too."""
+    snapshot = inside.view.process.snapshot
+    for position in range(len(inside.way) - 1, at - 1, -1):
+        frame = inside.way[position]
+        tree = syntax_tree(snapshot, frame)
+        for item, around in deciding_ifs(tree, frame.line) if tree is not None and frame.line is not None else ():
+            text = quoted(snapshot, frame, item.lineno) if position > at or spans(loop, item.lineno) else None
+            known = _of_one_rank(inside.view, inside.way, position, item) if text is not None else None
+            if known is not None and text is not None:
+                by = _one_rank_words(inside, outside, Decider(frame, tree, item, around), known, text)
+                return Parting(f"{capital(words)}. {capital(known.advice)}", subject=by, one_rank=True)
+    return None
+
+
+def _one_rank_words(there: Side, absent: Side, by: Decider, known: OneRankValue | RankObject, text: str) -> str:
+    """`` `loss` of line 14 (`if loss < best:`) differs between ranks ... ``; `text`: that line."""
+    return f"`{known.name}` of line {by.node.lineno} ({text}) {known.differs(values_of_both(there, absent, by, known))}"
 
 
 def _ended_by(inside: Side, outside: Side, at: int, loop: Loop, ends: Sequence[ast.If]) -> Parting | None:
@@ -369,7 +393,7 @@ def _skipped(one: Side, other: Side, at: int) -> Parting | None:
             if known is None and came is not None and came.values:
                 return _of_values(came, f"{words}, and {other.name} passed it by", item, text, tree)
             if known is not None:
-                by = f"`{known.name}` of line {item.lineno} ({text}) {known.subject}"
+                by = _one_rank_words(one, other, Decider(frame, tree, item, around), known, text)
                 return Parting(
                     f"{words}, and {other.name} passed it by. {capital(known.advice)}", subject=by, one_rank=True
                 )

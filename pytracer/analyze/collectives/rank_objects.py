@@ -61,7 +61,11 @@ class RankObject(msgspec.Struct, frozen=True):
     @property
     def subject(self) -> str:
         """For a headline, behind the name."""
-        return f"differs between ranks, as {self.place} makes `{self.owner}` with `{self.given}`: {self.why}"
+        return self.differs()
+
+    def differs(self, values: str = "") -> str:
+        """As `subject`, with what it was on the ranks."""
+        return f"differs between ranks{values}, as {self.place} makes `{self.owner}` with `{self.given}`: {self.why}"
 
     @property
     def advice(self) -> str:

@@ -312,3 +312,40 @@ def test_condition_in_a_loop_over_numbers_whose_call_is_the_first_one(run: Path)
 """
     report = reported(run, source, [], ("broadcast_", mine, [4]), ("allreduce_", theirs, [4]), NO_MODEL)
     assert "; line 5 (`if score(x) < 3:`) skipped the broadcast on rank 1." in summary(report)
+
+
+SAVED = """def evaluate(model):
+    total = zeros(1)
+    dist.reduce(total, dst=0)
+    return total.item()
+def main(model):
+    best = 9.0
+    for epoch in range(3):
+        loss = evaluate(model)
+        if loss < best:
+            dist.all_reduce(model)
+        {later}
+    dist.broadcast(model, 0)
+"""
+
+
+@pytest.mark.parametrize(
+    ("later", "values", "shown"),
+    [
+        ("step()", ("0.6247129440307617", "1.0916507244110107"), " (0.624713 on rank 0, 1.09165 on rank 1)"),
+        ("step()", ("0.25", "0.5"), " (0.25 on rank 0, 0.5 on rank 1)"),
+        ("step()", ("0.12345678", "0.12345679"), " (0.12345678 on rank 0, 0.12345679 on rank 1)"),
+        ("step()", ("0.25", "0.25"), ""),
+        ("loss = 0.5", ("0.25", "0.5"), ""),
+    ],
+    ids=["six-digits", "short", "nearly-alike", "alike", "set-later"],
+)
+def test_value_of_one_rank_with_what_it_was(later: str, values: tuple[str, str], shown: str, run: Path) -> None:
+    """As each had it when it ended; not where it was the same, or may have been set since."""
+    mine, theirs = ("allreduce_", [("main", 10)], [4]), ("broadcast_", [("main", 12)], [4])
+    held = [{"loss": value} for value in values]
+    report = reported(run, SAVED.format(later=later), [], mine, theirs, NO_MODEL, held)
+    assert (
+        f"`loss` of line 9 (`if loss < best:`) differs between ranks{shown}, as line 3 (`dist.reduce(total, dst=0)`) "
+        "leaves the result on rank 0 only."
+    ) in summary(report)

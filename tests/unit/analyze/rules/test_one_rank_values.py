@@ -101,3 +101,60 @@ def test_value_that_all_have_is_left_alone(shares: str, later: str, run: Path) -
     """The look-alikes: shared after, another variable, set anew, of another library, one of each rank's own."""
     source = program(shares, later).replace("share(loss)", "accelerator.gather(loss)")
     assert "differs between ranks" not in summary(reported(run, source, *WAY, 3))
+
+
+SAVES = """\
+def evaluate(model):
+    total, seen = zeros(1), zeros(1)
+    {shares}
+    return {made}
+def main(model):
+    best = 9.0
+    for epoch in range(args.epochs):
+        step()
+        {got} = evaluate(model)
+        {test}
+            save(model)
+    barrier()
+"""
+IN_LOOP = [("main", 11)], [("main", 12)]
+
+
+def saves(shares: str, made: str = "total.item()", got: str = "loss", test: str = "if loss < best:") -> str:
+    """Rank 0 saves in its last round, rank 1 is behind the loop."""
+    return SAVES.format(shares=shares, made=made, got=got, test=test)
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        (saves("dist.reduce(total, dst=0)"), "loss"),
+        (saves("dist.reduce(total, dst=0)", "total.item(), seen.item()", "loss, count"), "loss"),
+        (saves("dist.reduce(total, dst=0)", "{'a': seen, 'b': total}", "m", "if m['b'] < best:"), "m['b']"),
+        (saves("dist.gather(total, outs, dst=0)", "sum(outs).item()"), "loss"),
+        (saves("dist.reduce(total, dst=0)", test="if stopper.better(loss):"), "loss"),
+    ],
+    ids=["number", "of-a-pair", "key", "gather", "method"],
+)
+def test_save_in_the_last_round(source: str, name: str, run: Path) -> None:
+    """The rank that left it out is behind the loop: its rounds need not differ."""
+    report = reported(run, source, *IN_LOOP, 3)
+    assert f"`{name}` of line 10 (" in summary(report)
+    assert "differs between ranks, as line 3 (`dist." in summary(report)
+    assert "leaves the result on rank 0 only" in advice(report)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        saves("dist.all_reduce(total)"),
+        saves("dist.reduce(seen, dst=0)"),
+        saves("dist.reduce(seen, dst=0)", "total.item(), seen.item()", "loss, count"),
+        saves("dist.reduce(total, dst=0)", "{'a': seen, 'b': total}", "m", "if m['a'] < best:"),
+        saves("dist.reduce(total, dst=0)", test="if epoch % 2:"),
+    ],
+    ids=["all-reduce", "another", "other-of-a-pair", "other-key", "by-round"],
+)
+def test_save_by_what_all_have(source: str, run: Path) -> None:
+    """The look-alikes: shared with all, or another part of what is returned."""
+    assert "differs between ranks" not in summary(reported(run, source, *IN_LOOP, 3))
