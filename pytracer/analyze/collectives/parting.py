@@ -246,7 +246,9 @@ def _asked_inside(inside: Side, outside: Side, at: int, loop: Loop, words: str) 
     for position in range(len(inside.way) - 1, at - 1, -1):
         frame = inside.way[position]
         tree = syntax_tree(snapshot, frame)
-        for item, around in deciding_ifs(tree, frame.line) if tree is not None and frame.line is not None else ():
+        if tree is None or frame.line is None:
+            continue
+        for item, around in deciding_ifs(tree, frame.line):
             text = quoted(snapshot, frame, item.lineno) if position > at or spans(loop, item.lineno) else None
             known = _of_one_rank(inside.view, inside.way, position, item) if text is not None else None
             if known is not None and text is not None:
