@@ -1,23 +1,22 @@
 """The function of C, called by ctypes, whose result is an address, while no line of the program sets its `restype`.
 
 ctypes then takes the result for a C int. Nothing is said where a line may set it for a function that is not known:
-`getattr(lib, name).restype`, `f.restype` of an `f` from elsewhere, `setattr(f, "restype", ...)`.
+`getattr(lib, name).restype` of a name from a file, `f.restype` of an `f` from elsewhere, `setattr(f, "restype", ...)`.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import msgspec
 
 from pytracer._text import shortened
-from pytracer.analyze.evidence.slicing.bindings import bindings_of
+from pytracer.analyze.evidence.own_code.declared_functions import Files, declares, is_declared_at
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
-from pytracer.analyze.evidence.syntax.nodes import nodes_of
-from pytracer.analyze.evidence.syntax.scopes import scope_of, statement_at
+from pytracer.analyze.evidence.syntax.scopes import statement_at
 from pytracer.analyze.naming import LineWords, line_in
 from pytracer.analyze.tensors.source_lines import line_text
 from pytracer.analyze.view import ProcessView
@@ -26,7 +25,6 @@ from pytracer.report.job import PythonFrame
 _LOADERS = frozenset({"CDLL", "PyDLL", "LoadLibrary", "load_library"})
 _QUOTED = 44
 _MOST = 24
-Files = Mapping[str, ast.Module]
 
 
 class UnsetRestype(msgspec.Struct, frozen=True):
@@ -60,7 +58,7 @@ def unset_restype(
     if not isinstance(call.func, ast.Attribute) or file not in files or may_set(files, call.func.attr, "restype"):
         return None
     text = line_text(view.process.snapshot, PythonFrame(file=file, line=call.lineno)) or ""
-    declared = [(path, line) for path, line, known in _declares(files, call.func.attr, "argtypes") if known]
+    declared = is_declared_at(files, call.func.attr, "argtypes")
     return UnsetRestype(
         ast.unparse(call.func),
         line_in(file, call.lineno, here).quoted(shortened(text, _QUOTED)),
@@ -70,46 +68,7 @@ def unset_restype(
 
 def may_set(files: Files, function: str, attribute: str) -> bool:
     """Whether a line sets `restype` or `argtypes` of it, or of a function that is not known."""
-    return any(True for _ in _declares(files, function, attribute))
-
-
-def _declares(files: Files, function: str, attribute: str) -> Iterator[tuple[str, int, bool]]:
-    """File, line, and whether it is known to be of this function."""
-    for file, tree in files.items():
-        for node in nodes_of(tree):
-            target = _target(node, attribute)
-            if target is None:
-                continue
-            name = _function_of(tree, target)
-            if name in (None, function):
-                yield file, getattr(node, "lineno", 0), name == function
-
-
-def _target(node: ast.AST, attribute: str) -> ast.expr | None:
-    """`lib.make` of `lib.make.restype`, and of `setattr(lib.make, "restype", kind)`."""
-    if isinstance(node, ast.Attribute) and node.attr == attribute:
-        return node.value if isinstance(node.ctx, ast.Store) else None
-    if isinstance(node, ast.Call) and called_name(node) == "setattr" and len(node.args) == 3:
-        named = node.args[1].value if isinstance(node.args[1], ast.Constant) else attribute
-        return node.args[0] if named == attribute else None
-    return None
-
-
-def _function_of(tree: ast.Module, node: ast.expr) -> str | None:
-    """`make` of `lib.make`, `lib["make"]`, `getattr(lib, "make")`, and of a variable that is only one of these."""
-    if isinstance(node, ast.Attribute):
-        return node.attr
-    if isinstance(node, ast.Subscript) or (isinstance(node, ast.Call) and called_name(node) == "getattr"):
-        key = node.slice if isinstance(node, ast.Subscript) else node.args[1] if len(node.args) > 1 else None
-        return key.value if isinstance(key, ast.Constant) and isinstance(key.value, str) else None
-    if not isinstance(node, ast.Name):
-        return None
-    bound = [*bindings_of(scope_of(tree, node.lineno), node.id)]
-    found = {
-        _function_of(tree, value) if index is None and isinstance(value, (ast.Attribute, ast.Subscript)) else None
-        for _, value, index in bound
-    }
-    return found.pop() if len(found) == 1 else None
+    return any(True for _ in declares(files, function, attribute))
 
 
 def native_call_behind(back: Slice, tree: ast.Module, line: int, spot: Spot) -> tuple[ast.Call, Spot] | None:

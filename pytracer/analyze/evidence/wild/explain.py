@@ -11,6 +11,7 @@ from pytracer.analyze.evidence.wild.below_null import below_null
 from pytracer.analyze.evidence.wild.called_number import called_number
 from pytracer.analyze.evidence.wild.closed_handle import closed_handle
 from pytracer.analyze.evidence.wild.copied_row import copied_row
+from pytracer.analyze.evidence.wild.cut_argument import cut_argument
 from pytracer.analyze.evidence.wild.cut_handle import cut_handle
 from pytracer.analyze.evidence.wild.deregistered_operator import deregistered_operator
 from pytracer.analyze.evidence.wild.ended_memory import ended_memory
@@ -92,6 +93,7 @@ _FINDERS: tuple[Callable[[ProcessView], Explanation | None], ...] = (
     below_null,
     overwritten_global,
     truncated_address,
+    cut_argument,
     missing_memory,
     second_owner,
     freed_argument,

@@ -55,10 +55,10 @@ Where the address is the start of such a large block of malloc() as an array of 
 the address of one array that had ended, a temporary or a variable of the function that returned it, the class is
 use-after-free, *likely*.
 
-A register that held the lower 32 bits of a live storage's address shows that the address was passed as an int. A small
-number that a function called by ctypes used as a pointer shows that its declaration in Python does not fit; where a
-field of a ctypes.Structure lies where the C struct has that pointer, both are named. A small number that was called is
-no null pointer, either: nothing is added to the address of a function.
+A register that held the lower 32 bits of a live storage's address, or of one that the line passes by ctypes, shows that
+the address was passed as an int. A small number that a function called by ctypes used as a pointer shows that its
+declaration in Python does not fit; where a field of a ctypes.Structure lies where the C struct has that pointer, both
+are named. A small number that was called is no null pointer, either: nothing is added to the address of a function.
 
 A global variable that held the pointer, and that another library of the program defines by the same name as another
 one, is named with what writes it there: with RTLD_GLOBAL, or where one library needs the other, both are one variable.
