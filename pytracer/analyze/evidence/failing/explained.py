@@ -41,6 +41,7 @@ from pytracer.analyze.evidence.failing.processes.between_ranks import (
 from pytracer.analyze.evidence.failing.processes.ended_senders import joined_senders
 from pytracer.analyze.evidence.failing.processes.kept_weights import freed_weight, freed_weight_subject
 from pytracer.analyze.evidence.failing.processes.made_by_one import made_by_one, made_by_one_subject
+from pytracer.analyze.evidence.failing.processes.none_by_rank import by_rank_subject, none_by_rank
 from pytracer.analyze.evidence.failing.processes.not_fork_safe import not_fork_safe
 from pytracer.analyze.evidence.failing.processes.own_group_names import own_group_behind, own_group_name
 from pytracer.analyze.evidence.failing.processes.root_only import list_of_root, root_subject
@@ -244,6 +245,7 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
     endless_lookup,
     repeated_calls,
     walked_too_deep,
+    none_by_rank,
     none_value,
     refused_setting,
     stacked_list,
@@ -322,6 +324,7 @@ _SUBJECTS = (
     absent_subject,
     shared_memory_subject,
     none_subject_of_option,
+    by_rank_subject,
     item_subject,
     environment_subject,
     text_file_subject,

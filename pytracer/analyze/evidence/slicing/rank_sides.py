@@ -63,7 +63,7 @@ def rank_side(files: Mapping[str, ast.Module], file: str, line: int, depth: int 
     for branch, around in deciding_ifs(tree, line):
         if not around and any(not spans(item, line) for item in _ifs_around(tree, branch)):
             continue  # an `if` that leaves, below another one
-        test = _resolved(files, tree, branch)
+        test = asked_rank(files, tree, branch.test, branch.lineno)
         one, below = is_for_one_rank(test), around and spans_body(branch.body, line)
         if one is None or (_asks_more(test) and not (one and below)):
             continue  # `if is_main and better:` leaves its `else` to all
@@ -90,9 +90,9 @@ def _asks_more(test: ast.expr) -> bool:
     return any(isinstance(item, ast.BoolOp) for item in nodes_of(test))
 
 
-def _resolved(files: Mapping[str, ast.Module], tree: ast.Module, branch: ast.If) -> ast.expr:
-    """The condition, with what it asks through a name as what that is, where it is the rank."""
-    found: ast.expr = _Resolver(files, tree, branch.lineno).visit(copy.deepcopy(branch.test))
+def asked_rank(files: Mapping[str, ast.Module], tree: ast.Module, test: ast.expr, line: int) -> ast.expr:
+    """A condition of a line, with what it asks through a name as what that is, where it is the rank."""
+    found: ast.expr = _Resolver(files, tree, line).visit(copy.deepcopy(test))
     return found
 
 

@@ -8,7 +8,7 @@ import re
 from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
-from pytracer.analyze.evidence.slicing.bindings import last_binding
+from pytracer.analyze.evidence.slicing.bindings import bindings_of, last_binding
 from pytracer.analyze.evidence.syntax.bindings import attribute_settings, lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.constants import is_none
@@ -62,7 +62,7 @@ def none_value(at: FailingLine) -> str | None:
     """Of a variable, a gradient, or an expression of the line."""
     if at.kind not in ("AttributeError", "TypeError") or not _MESSAGE.search(at.message) or not at.own:
         return None
-    node = _none_node(at)
+    node = none_node(at)
     if node is None:
         return None
     if isinstance(node, ast.Attribute) and node.attr == "grad":
@@ -95,11 +95,11 @@ def _of_item(at: FailingLine, node: ast.Subscript | ast.Attribute) -> str | None
 
 def item_subject(at: FailingLine) -> str | None:
     """What the headline says of it."""
-    node = _none_node(at) if none_value(at) is not None else None
+    node = none_node(at) if none_value(at) is not None else None
     return f"`{source(node)}` is None" if isinstance(node, (ast.Subscript, ast.Attribute)) else None
 
 
-def _none_node(at: FailingLine) -> ast.AST | None:
+def none_node(at: FailingLine) -> ast.AST | None:
     """What was None: what the message uses it for narrows it down."""
     node = at.node
     used = _USED.search(at.message)
@@ -230,12 +230,11 @@ def _of_attribute(at: FailingLine, name: str) -> str | None:
     if _is_set_to_none(at, owner, plain):
         return None
     lines = [
-        (node.lineno, method.name, node.value)
+        (line, method, made)
         for method in owner.body
         if isinstance(method, (ast.FunctionDef, ast.AsyncFunctionDef))
-        for node in nodes_of(method)
-        if isinstance(node, ast.Assign) and any(variable(item) == name for item in node.targets)
-        if not is_none(node.value)
+        for line, value, index in bindings_of(method, name)
+        if (made := _part(value, index)) is not None and not is_none(made)
     ]
     first = attribute_settings(owner).get(plain)
     if first is None:
@@ -244,7 +243,10 @@ def _of_attribute(at: FailingLine, name: str) -> str | None:
         return (
             f"`{name}` is None since {at.here(first[0])}, and no line of {owner.name} sets it: set it before this use."
         )
-    line, method, value = lines[-1]
+    line, setter, value = lines[-1]
+    method = setter.name
+    if isinstance(value, ast.Name) and method == "__init__" and is_parameter(setter, value.id):
+        return _of_given(at, name, owner, line, value.id)
     called = _of_call(at, value, f"`{name}`", f" ({at.here(line)})") if isinstance(value, ast.Call) else None
     if method == "__init__" and called is not None:
         return called
@@ -254,6 +256,28 @@ def _of_attribute(at: FailingLine, name: str) -> str | None:
         f"`{name}` is None since {at.here(first[0])}: only {method}() sets it ({at.here(line)}), which "
         "has not run before. "
         "Call it first, or set it in __init__."
+    )
+
+
+def _part(value: ast.AST | None, index: int | None) -> ast.expr | None:
+    """`b` of `x, y = a, b`, of what a line binds."""
+    whole = isinstance(value, (ast.Tuple, ast.List)) and index is not None and index < len(value.elts)
+    part = value.elts[index or 0] if whole and isinstance(value, (ast.Tuple, ast.List)) else value
+    return part if isinstance(part, ast.expr) and (index is None or whole) else None
+
+
+def _of_given(at: FailingLine, name: str, owner: ast.ClassDef, line: int, parameter: str) -> str:
+    """Of an attribute that keeps what the constructor is given."""
+    calls = [
+        (file, item.lineno)
+        for file, tree in at.files.items()
+        for item in nodes_of(tree)
+        if isinstance(item, ast.Call) and called_name(item) == owner.name
+    ]
+    where = f" by {at.in_file(*calls[0])}" if len(calls) == 1 else ""
+    return (
+        f"`{name}` is None: {owner.name}() was given None{where}, or nothing, for `{parameter}`, which "
+        f"{at.here(line)} keeps. Pass it, or handle None here."
     )
 
 
