@@ -31,6 +31,8 @@ class Reason(msgspec.Struct, frozen=True):
     """Whether another thread or process has to end it."""
     idle: bool = False
     """Whether it did no step since, and the tensors that it makes are no work, such as the order of a sampler."""
+    spins: bool = False
+    """Whether the recording shows that its passes came and changed nothing: it computed for ever."""
 
 
 def head_of(loop: EndlessLoop) -> str:

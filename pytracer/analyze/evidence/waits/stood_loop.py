@@ -32,6 +32,7 @@ from pytracer.analyze.evidence.syntax.unbounded import (
     only_draws,
     yields_only_where,
 )
+from pytracer.analyze.evidence.waits.empty_appends import empty_append
 from pytracer.analyze.evidence.waits.empty_passes import empty_pass
 from pytracer.analyze.evidence.waits.quiet import Pause, pause_of
 from pytracer.analyze.evidence.waits.waits import (
@@ -80,6 +81,11 @@ class StoodLoop(msgspec.Struct, frozen=True):
         return "likely" if self.reason.sure else "possible"
 
     @property
+    def never_ends(self) -> bool:
+        """Whether the recording shows that, and not the source alone."""
+        return self.reason is not None and self.reason.spins and self.reason.sure
+
+    @property
     def loop_words(self) -> str:
         """`in the loop of line 28 (`while True`) at data.py:29 in batches`."""
         within = f", which ran {place_words(self.inner)}" if self.inner != self.at else ""
@@ -88,7 +94,10 @@ class StoodLoop(msgspec.Struct, frozen=True):
 
     @property
     def words(self) -> str:
-        """After the process: where it was, for how long, and why."""
+        """After the process: where it was, for how long, and why. Of what it computed for ever, first why."""
+        if self.reason is not None and self.reason.spins:
+            for_long = f"; it {self.pause.words}" if self.pause is not None else ""
+            return f"computed for ever {self.loop_words}: {self.reason.words}{for_long}"
         why = f"; {self.reason.words}" if self.reason is not None else ""
         stood = f"; it {self.pause.words}" if self.pause is not None else ""
         return f"was {self.loop_words}{stood}{why}"
@@ -131,6 +140,9 @@ def stood_loop(view: ProcessView) -> StoodLoop | None:
     empty = empty_pass(view, stack, frames[0], until) if not asleep else None
     if empty is not None and (pause is not None or empty.reason.sure or empty.reason.idle):
         return StoodLoop(empty.frame, frames[0], pause, empty.loop.lineno, head_of(empty.loop), empty.reason)
+    spun = empty_append(view, frames[0]) if not asleep else None
+    if spun is not None and spun.reason.spins:
+        return StoodLoop(frames[0], frames[0], pause, spun.loop.lineno, head_of(spun.loop), spun.reason)
     if pause is None:
         return None
     found = _search(view, frames, pause, asleep=asleep)
@@ -191,6 +203,9 @@ def _innermost(view: ProcessView, frame: PythonFrame, *, called: bool) -> tuple[
     loop = next(iter(_loops(view, frame)), None)
     if loop is None or tree is None or (called and loops_around(tree, line)[-1:] not in ([loop], [])):
         return None, None
+    adds = empty_append(view, frame)
+    if adds is not None and adds.loop is loop:
+        return loop, None if adds.grows else adds.reason
     return loop, reason_of(scope_of(tree, line), loop, line)
 
 

@@ -186,7 +186,7 @@ class OtherDeath:
         if stood is not None and judgement.verdict_class == "hang":
             at_end = " at a time limit" if from_time_limit(job, view) else ""
             says = f"{stood.words}{children_words(job, view, stood)}; {_end_words(job, view, judgement.found)}{at_end}"
-            advice, missing = stood.advice, _WHETHER
+            advice, missing = stood.advice, None if stood.never_ends else _WHETHER
         elif stood is not None and judgement.found == "sent" and is_in_python(job, view):
             advice = stood.advice
         elif judgement.found == "sent" and (polled := polled_at(job, view)) is not None:

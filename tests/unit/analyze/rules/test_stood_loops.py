@@ -146,3 +146,76 @@ def test_children_that_ended_before_cannot_end_the_loop(at_ms: int, gone: bool, 
     assert verdict(found) == ("hang", "possible")
     assert "nothing in it changes what `count.value < total` reads" in summary(found)
     assert ("all its recorded children had ended before" in summary(found)) == gone
+
+
+FILLS = """\
+import torch
+
+def balanced(frames, per_class):
+    rows = []
+    for key, value in enumerate(frames):
+        pool = value[value > 0]
+        chosen = torch.zeros((0,), dtype=torch.int64)
+        while chosen.shape[0] < per_class:
+            more = torch.randperm(pool.shape[0])
+            chosen = torch.cat((chosen, more), dim=0)
+        rows.append(chosen)
+    return rows
+
+def waited(queue, count):
+    rows = torch.zeros(0)
+    while len(rows) < count:
+        more = received(queue)
+        rows = torch.cat((rows, more))
+    return rows
+"""
+
+
+def filling(run: Path, *sizes: tuple[int, int], function: str = "balanced", line: int = 10) -> Report:
+    """`sizes`: line and bytes of the tensors of one pass; steps were made before, and no more."""
+    program = str(s.program_in(run, FILLS))
+    box = trained(until_ms=4_000).at(4_000)
+    sites = [box.site((function, program, at)) for at, _ in sizes]
+    for number in range(120):
+        box.at(4_000 + 450 * number).mark("pass")
+        for part, (_, nbytes) in enumerate(sizes):
+            box.freed(0x9000 + 0x400 * (2 * number + part), nbytes, sites[part])
+    return ended(run, stopped(box, [(function, program, line)]))
+
+
+def test_passes_that_added_nothing_are_a_loop_without_end(run: Path) -> None:
+    """torch.cat() of anything makes a tensor: none of the passes did, so what they draw from is empty."""
+    found = filling(run, (9, 8))
+    assert verdict(found) == ("hang", "likely")
+    assert (
+        "computed for ever in the loop of line 8 (`while chosen.shape[0] < per_class`) at program.py:10 in balanced: "
+        "`pool` is empty, so `torch.randperm(pool.shape[0])` (line 9) has no element, line 10 adds nothing to `chosen` "
+        "in any pass, and `chosen.shape[0]` never reaches `per_class`; it had made no step for"
+    ) in summary(found)
+    assert "ended it at a time limit" in summary(found)
+    assert advice(found).startswith(
+        "Skip the round that has nothing to take from: before the loop of line 8, go on with the next one of "
+        "`for key, value in enumerate(frames)` (line 5) by `continue` where `pool.shape[0] == 0`."
+    )
+    assert "it is `value[value > 0]` (line 6)" in advice(found)
+
+
+def test_a_loop_whose_passes_add_something_is_work(run: Path) -> None:
+    """The look-alike: slow, but each pass makes a longer tensor."""
+    found = filling(run, (9, 8), (10, 64))
+    assert verdict(found) == ("external-kill", "certain")
+    assert "empty" not in summary(found) and "for ever" not in summary(found)
+
+
+def test_a_loop_that_others_fill_may_end(run: Path) -> None:
+    """The look-alike: what comes from elsewhere may come later."""
+    found = filling(run, (17, 8), function="waited", line=18)
+    assert verdict(found) == ("external-kill", "certain")
+    assert "for ever" not in summary(found)
+
+
+def test_work_of_another_place_shows_nothing_of_a_loop(run: Path) -> None:
+    """The look-alike: the loop has just begun; what it adds is not known."""
+    found = filling(run, (6, 8))
+    assert verdict(found) == ("external-kill", "certain")
+    assert "`pool` is empty, so" not in summary(found)
