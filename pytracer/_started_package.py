@@ -63,6 +63,19 @@ def runs_text(argv: Sequence[str]) -> bool:
     return kind == "text" and _OF_CHILDREN.search(value) is None
 
 
+def text_of(argv: Sequence[str]) -> str | None:
+    """The program that a command line has itself, of `python -c "..."`; not what multiprocessing starts so."""
+    return _started(argv)[1] if runs_text(argv) else None
+
+
+def arguments(argv: Sequence[str]) -> Sequence[str]:
+    """What the program finds as sys.argv: from its script, module or `-c` on; empty where that is not known."""
+    kind, value = _started(argv)
+    if kind is None or value not in argv:
+        return ()
+    return ("-c" if kind == "text" else value, *argv[argv.index(value, 1) + 1 :])
+
+
 def is_file_of_user(file: str) -> bool:
     """Whether a frame of this file is the user's own. A console script is none: it only starts the package."""
     return file.endswith(".py") and not is_library_file(file)

@@ -9,7 +9,10 @@ from __future__ import annotations
 import ast
 import functools
 import os
+import re
 
+from pytracer._patterns import Pattern
+from pytracer._started_package import text_of
 from pytracer.decode.files import read_all, regular_file
 from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import PythonFrame
@@ -17,6 +20,8 @@ from pytracer.report.job import PythonFrame
 _LARGEST_BYTES = 4 << 20
 _LONGEST = 160
 _SUFFIX = ".py"
+TEXT = "<string>"
+_MAKES = Pattern(r"\b(?:exec|eval|compile)\s*\(")
 
 
 def syntax_tree(snapshot: Snapshot, frame: PythonFrame | None) -> ast.Module | None:
@@ -31,6 +36,21 @@ def _parsed(text: bytes) -> ast.Module | None:
         return ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
+
+
+def is_own_text(snapshot: Snapshot, frame: PythonFrame | None) -> bool:
+    """Whether a frame is of the program that the command line of its process has, by `python -c`."""
+    return frame is not None and frame.file == TEXT and bool(_text_lines(snapshot, frame))
+
+
+def _text_lines(snapshot: Snapshot, frame: PythonFrame) -> list[bytes]:
+    """None of a text that makes more code of that name, or of a function that is not in it: a library's."""
+    text = text_of(snapshot.argv)
+    name = (frame.function or "").rpartition(".")[2]
+    if text is None or len(text) > _LARGEST_BYTES or _MAKES.search(text):
+        return []
+    is_there = name.startswith("<") or re.search(rf"\bdef {re.escape(name)}\b", text) is not None
+    return text.encode("utf-8", "replace").split(b"\n") if is_there else []
 
 
 def line_text(snapshot: Snapshot, frame: PythonFrame | None) -> str | None:
@@ -52,8 +72,13 @@ def _text(line: bytes) -> str:
 
 
 def _lines(snapshot: Snapshot, frame: PythonFrame | None) -> list[bytes] | None:
-    """The file of a frame whose line is in it."""
-    if frame is None or not frame.file or not frame.line or not frame.file.startswith("/"):
+    """The file of a frame whose line is in it; of `python -c` the text of the command line."""
+    if frame is None or not frame.file or not frame.line:
+        return None
+    if frame.file == TEXT:
+        lines = _text_lines(snapshot, frame)
+        return lines if 0 < frame.line <= len(lines) else None
+    if not frame.file.startswith("/"):
         return None
     if not frame.file.endswith(_SUFFIX):  # a recording may name anything
         return None

@@ -8,6 +8,7 @@ from pytracer._library_files import is_library_file
 from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.ends.exit_condition import condition_at
 from pytracer.analyze.evidence.ends.memory_limits import MemoryLimit, asks_memory
+from pytracer.analyze.tensors.source_lines import is_own_text
 from pytracer.analyze.view import RecordedSender
 
 _MEMORY = Pattern(r"memory|\b(?:rss|pss|uss|vms)\b|meminfo|statm", re.IGNORECASE)
@@ -16,7 +17,10 @@ _MEMORY = Pattern(r"memory|\b(?:rss|pss|uss|vms)\b|meminfo|statm", re.IGNORECASE
 def kill_condition(sent: RecordedSender) -> str | None:
     """What held where the program's line sent the signal: `` where `age > self.timeout` holds (line 70) ``."""
     frame = sent.frame
-    return condition_at(sent.sender.snapshot, frame) if frame is not None and not is_library_file(frame.file) else None
+    snapshot = sent.sender.snapshot
+    if frame is None or (is_library_file(frame.file) and not is_own_text(snapshot, frame)):
+        return None
+    return condition_at(snapshot, frame)
 
 
 def asks_for_memory(sent: RecordedSender, below: str | None) -> bool:

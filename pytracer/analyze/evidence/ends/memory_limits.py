@@ -14,8 +14,10 @@ import msgspec
 from msgspec.structs import replace
 
 from pytracer._library_files import is_library_file
+from pytracer._patterns import Pattern
 from pytracer._text import shortened, size_words
 from pytracer.analyze.evidence.ends.memory_measures import Measured
+from pytracer.analyze.evidence.ends.text_watches import StartedText, option_of
 from pytracer.analyze.evidence.ports.numbers import Ports
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.slice import Slice
@@ -27,12 +29,15 @@ from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import spans, spans_body
 from pytracer.analyze.kin import parent_of
 from pytracer.analyze.naming import name_words
+from pytracer.analyze.tensors.source_lines import is_own_text
 from pytracer.analyze.view import JobView, ProcessView, RecordedSender
 from pytracer.report.job import Evidence, PythonFrame
 
 _PARSES = frozenset({"parse_args", "parse_known_args", "parse_intermixed_args"})
 _QUOTED, _PEAKS = 40, 4
+_LAUNCHER_BYTES = 256 << 20
 _LIMIT = "That is a limit of memory:"
+_TO_BYTES = Pattern(r"2\*\*[23]0|1024\*\*[23]|1024\*1024|1<<[23]0|1048576|1000\*\*[23]|1000\*1000|1e[69]|1000000")
 _FREE = "It watches free memory:"
 _KEEPS = "find what the processes that it counts keep (what grows from round to round), {}use fewer of them"
 
@@ -41,6 +46,8 @@ class MemoryLimit(msgspec.Struct, frozen=True):
     """`test`: of line `line`; `limit`: what it compares with, of `value` where that is known, by `option`.
 
     `free`: it asks for the least of free memory, which nobody may raise. `leaves`: where it holds, nothing is killed.
+    `argument`: the place in sys.argv that it is made of. `in_bytes`: it is turned into them, `mb << 20`.
+    `given`: what the option has, where that is of another program.
     """
 
     test: str
@@ -50,14 +57,27 @@ class MemoryLimit(msgspec.Struct, frozen=True):
     option: str | None = None
     free: bool = False
     leaves: bool = False
+    argument: int | None = None
+    in_bytes: bool = False
+    given: str | None = None
 
     def words(self, condition: str | None) -> str:
         """`` , where `used > mem_mb` holds (line 67, `mem_mb` is 1300) ``; `condition`: the words for the innermost."""
         known = self.value is not None and self.limit != str(self.value)
-        value = f", `{self.limit}` is {self.value}" if known else ""
+        value = f", `{self.limit}` is {self.amount}" if known else ""
         if condition is not None and condition.endswith(f"(line {self.line})"):
             return f", {condition[:-1]}{value})"
         return f", where `{self.test}` {'does not hold' if self.leaves else 'holds'} (line {self.line}{value})"
+
+    @property
+    def nbytes(self) -> int | None:
+        """Of used memory; None where the unit is not known."""
+        return self.value if self.in_bytes and not self.free else None
+
+    @property
+    def amount(self) -> str:
+        """`520.0 MiB`; `1300` where the unit is not known."""
+        return size_words(self.value) if self.in_bytes and self.value is not None else str(self.value)
 
     @property
     def advice(self) -> str:
@@ -70,7 +90,8 @@ class MemoryLimit(msgspec.Struct, frozen=True):
     def raising(self) -> str | None:
         """What may be raised: ``raise the limit, `--mem` (1300)``."""
         named = self.option or self.limit
-        value = f" ({self.value})" if self.value is not None and named != str(self.value) else ""
+        known = self.value is not None and named != str(self.value)
+        value = f" ({self.given})" if self.given is not None else f" ({self.amount})" if known else ""
         return f"raise the limit, `{named}`{value}, where there is memory for it." if not self.free else None
 
 
@@ -106,7 +127,8 @@ def asks_memory(sent: RecordedSender) -> bool:
 def _frames(sent: RecordedSender) -> list[PythonFrame]:
     """The program's lines that led to the one that sent a signal, innermost first."""
     found = (PythonFrame(function=item.function, file=item.file, line=item.line) for item in sent.send.stack)
-    return [item for item in found if not is_library_file(item.file)]
+    own = sent.sender.snapshot
+    return [item for item in found if not is_library_file(item.file) or is_own_text(own, item)]
 
 
 def used_words(most: int | None) -> str | None:
@@ -114,15 +136,26 @@ def used_words(most: int | None) -> str | None:
     return f"used up to {size_words(most)} of memory, shared pages included" if most is not None else None
 
 
-def most_memory(view: ProcessView) -> int | None:
+def with_option(limit: MemoryLimit | None, started: StartedText) -> MemoryLimit | None:
+    """Named as its parent's program has it, which passes it on: `--quota` (520), in a unit of its own."""
+    if limit is None or started.option is None:
+        return limit
+    given = str(started.value) if started.value is not None else None
+    return replace(limit, option=started.option, given=given)
+
+
+def most_memory(job: JobView, view: ProcessView) -> int | None:
     """The most bytes that it had in RAM, as the kernel counted for whoever reaped it; None where that is not known.
 
     The count survives exec: of a child that was started so it may be its parent's (Linux: setmax_mm_hiwater_rss() in
-    fs/exec.c), and what reaped the child has it as well. So only of a forked process.
+    fs/exec.c), and what reaped the child has it as well. So only of a forked process, and of one that the launcher
+    started, where it is more than that one ever needs.
     """
     snapshot, usage = view.process.snapshot, view.process.usage
     was_forked = any(fact.mono_ns < snapshot.created_mono_ns for fact in snapshot.facts)  # and no exec() since
-    return usage.maxrss or None if usage is not None and was_forked else None
+    by_launcher = any(item.child_pid == snapshot.pid for item in job.job.launchers)
+    more = by_launcher and usage is not None and (usage.maxrss or 0) >= _LAUNCHER_BYTES
+    return usage.maxrss or None if usage is not None and (was_forked or more) else None
 
 
 def peak_evidence(job: JobView, view: ProcessView) -> tuple[Evidence, ...]:
@@ -139,7 +172,7 @@ def peak_evidence(job: JobView, view: ProcessView) -> tuple[Evidence, ...]:
             nbytes=most,
         )
         for item in [view, *(item for item in kin if is_worker and item is not view)][:_PEAKS]
-        if (most := most_memory(item)) is not None
+        if (most := most_memory(job, item)) is not None
     )
 
 
@@ -221,9 +254,11 @@ def _limit(sent: RecordedSender, slice_: Slice, decides: _Decider, spot: Spot) -
             decides.test.lineno,
             shortened(ast.unparse(sides[at]), _QUOTED),
             Ports(slice_, sent.sender.snapshot, None).number(sides[at], spot),
-            _option(slice_, sides[at], spot),
+            option_of(slice_, sides[at], spot),
             free=not is_more,
             leaves=decides.leaves,
+            argument=_argument(slice_, sides[at], spot),
+            in_bytes=_is_in_bytes(slice_.made(sides[at], spot, calls=True).node),
         )
     return None
 
@@ -246,13 +281,24 @@ def _is_order(node: ast.AST) -> bool:
     return isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], ORDERS)
 
 
-def _option(slice_: Slice, node: ast.expr, spot: Spot) -> str | None:
-    """`--mem`, of `args.mem`."""
+def _argument(slice_: Slice, node: ast.expr, spot: Spot) -> int | None:
+    """2, of `int(sys.argv[2]) << 20`."""
     made = slice_.made(node, spot, calls=True).node
-    if not isinstance(made, ast.Call) or called_name(made) != "add_argument":
-        return None
-    names = [item.value for item in made.args if isinstance(item, ast.Constant) and isinstance(item.value, str)]
-    return next((item for item in names if item.startswith("--")), None)
+    found = [
+        item for item in nodes_of(made) if isinstance(item, ast.Subscript) and ast.unparse(item.value) == "sys.argv"
+    ]
+    place = found[0].slice if len(found) == 1 else None
+    return place.value if isinstance(place, ast.Constant) and isinstance(place.value, int) else None
+
+
+def _is_in_bytes(node: ast.AST) -> bool:
+    """`mb << 20`, `gb * 2**30`, `mb * 1024 * 1024`."""
+    if not isinstance(node, ast.BinOp):
+        return False
+    right = ast.unparse(node.right).replace(" ", "")
+    if isinstance(node.op, ast.LShift):
+        return right in ("20", "30")
+    return isinstance(node.op, ast.Mult) and bool(_TO_BYTES.search(ast.unparse(node).replace(" ", "")))
 
 
 def _sets_options(sent: RecordedSender, frames: Sequence[PythonFrame]) -> bool:

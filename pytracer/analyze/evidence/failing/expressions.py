@@ -12,6 +12,7 @@ from pytracer.analyze.evidence.syntax.nodes import nodes_of
 
 _LONGEST = 44
 _SMALL = 1 << 16
+_MOST_SHIFT = 40
 _SMALL_POWER = 4
 
 
@@ -80,6 +81,8 @@ def computed(operation: ast.operator, left: int, right: int) -> int | None:
         return left * right
     if isinstance(operation, ast.FloorDiv):
         return left // right if right else None
+    if isinstance(operation, ast.LShift):
+        return left << right if 0 <= right <= _MOST_SHIFT else None
     small = isinstance(operation, ast.Pow) and abs(left) < _SMALL and 0 <= right <= _SMALL_POWER
     return int(left**right) if small else None
 

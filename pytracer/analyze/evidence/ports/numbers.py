@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from pytracer._patterns import Pattern
+from pytracer._started_package import arguments
 from pytracer.analyze.evidence.failing.expressions import computed
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
@@ -50,6 +51,9 @@ class Ports(msgspec.Struct, frozen=True):
             left = self.number(found.left, made.spot, depth - 1)
             right = self.number(found.right, made.spot, depth - 1)
             return computed(found.op, left, right) if left is not None and right is not None else None
+        argument = _argument(found, self.snapshot)
+        if argument is not None:
+            return _whole(argument)
         name, otherwise = _read(found)
         if name is not None:
             return self._of_environment(name, otherwise)
@@ -84,6 +88,14 @@ def _read(node: ast.AST) -> tuple[str | None, ast.expr | None]:
     if ("environ." not in owner and not owner.endswith("getenv")) or not isinstance(key, ast.Constant):
         return None, None
     return str(key.value), node.args[1] if len(node.args) > 1 else keyword_value(node, "default")
+
+
+def _argument(node: ast.AST, snapshot: Snapshot) -> str | None:
+    """Of `sys.argv[2]`, where the command line has it."""
+    if not isinstance(node, ast.Subscript) or ast.unparse(node.value) not in ("sys.argv", "argv"):
+        return None
+    given, place = arguments(snapshot.argv), node.slice.value if isinstance(node.slice, ast.Constant) else None
+    return given[place] if isinstance(place, int) and 0 < place < len(given) else None
 
 
 def _passed(argv: Sequence[str], names: Sequence[str]) -> str | None:

@@ -74,7 +74,9 @@ class Append(msgspec.Struct, frozen=True):
                 f"line {line} adds {by} to `{self.whole}` until `{self.size}` reaches `{self.enough}`: where "
                 f"{self._lacks}, no pass adds anything, and it never ends"
             )
-        return Reason(words, self._advice(tree, scope, loop, proven=proven), sure=proven and self.fixed, idle=proven, spins=proven)
+        return Reason(
+            words, self._advice(tree, scope, loop, proven=proven), sure=proven and self.fixed, idle=proven, spins=proven
+        )
 
     def _advice(self, tree: ast.Module, scope: Scope, loop: EndlessLoop, *, proven: bool) -> str:
         around = [item for item in loops_around(tree, loop.lineno) if item is not loop and isinstance(item, ast.For)]
@@ -114,7 +116,7 @@ def append_of(tree: ast.Module, scope: Scope, loop: EndlessLoop) -> Append | Non
     made, line = _maker(loop, added, changing[0])
     source = _source(made)
     others = [item for item in loop.body if item is not changing[0]]
-    if source is None or _changed(others, names_read(source[0])):
+    if source is None or _changed(others, read := names_read(source[0])) or is_among(whole, {*read}):
         return None
     of, asked, is_count = source
     return Append(
@@ -152,7 +154,11 @@ def _sized(node: ast.expr) -> ast.expr | None:
         func, plain = node.func, not node.keywords
         if isinstance(func, ast.Name) and func.id == "len" and len(node.args) == 1 and plain:
             return node.args[0]
-        if isinstance(func, ast.Attribute) and plain and (_is_first(node.args) if func.attr == "size" else not node.args):
+        if (
+            isinstance(func, ast.Attribute)
+            and plain
+            and (_is_first(node.args) if func.attr == "size" else not node.args)
+        ):
             return func.value if func.attr in _SIZES or func.attr == "size" else None
         return None
     if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute) and node.value.attr == "shape":
@@ -181,16 +187,15 @@ def _added(node: ast.stmt, whole: str) -> ast.expr | None:
     """`more` of `whole = torch.cat((whole, more))`, `whole.extend(more)`."""
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
         call = node.value
-        extends = called_name(call) == "extend" and isinstance(call.func, ast.Attribute)
-        return call.args[0] if extends and len(call.args) == 1 else None
+        return call.args[0] if ast.unparse(call.func) == f"{whole}.extend" and len(call.args) == 1 else None
     if not isinstance(node, ast.Assign) or len(node.targets) != 1 or ast.unparse(node.targets[0]) != whole:
         return None
-    call = node.value if isinstance(node.value, ast.Call) and called_name(node.value) in _JOINS else None
-    if call is None or not call.args:
+    joined = node.value
+    if not isinstance(joined, ast.Call) or called_name(joined) not in _JOINS or not joined.args:
         return None
-    whole_list = isinstance(call.args[0], (ast.Tuple, ast.List))
-    parts = call.args[0].elts if isinstance(call.args[0], (ast.Tuple, ast.List)) else call.args[:2]
-    if len(parts) != 2 or (called_name(call) == "append") == whole_list:
+    first, listed = joined.args[0], isinstance(joined.args[0], (ast.Tuple, ast.List))
+    parts = first.elts if isinstance(first, (ast.Tuple, ast.List)) else joined.args[:2]
+    if len(parts) != 2 or (called_name(joined) == "append") == listed:
         return None
     others = [item for item in parts if ast.unparse(item) != whole]
     return others[0] if len(others) == 1 and whole not in names_read(others[0]) else None
@@ -206,7 +211,9 @@ def _maker(loop: EndlessLoop, added: ast.expr, at: ast.stmt) -> tuple[ast.expr, 
 
 
 def _assigned(nodes: Sequence[ast.AST], name: str) -> list[ast.Assign]:
-    return [item for item in nodes if isinstance(item, ast.Assign) and [ast.unparse(one) for one in item.targets] == [name]]
+    return [
+        item for item in nodes if isinstance(item, ast.Assign) and [ast.unparse(one) for one in item.targets] == [name]
+    ]
 
 
 def _source(made: ast.expr) -> tuple[ast.expr, ast.expr, bool] | None:

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import msgspec
 
-from pytracer.analyze.evidence.syntax.appends import Append, append_of
+from pytracer.analyze.evidence.syntax.appends import append_of
 from pytracer.analyze.evidence.syntax.scopes import scope_of, spans
 from pytracer.analyze.evidence.syntax.unbounded import EndlessLoop, Reason, loops_at
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
-from pytracer.decode.types.storages import Storage
 from pytracer.report.job import PythonFrame
 
 _PASSES = 32  # tensors of the loop's lines, the last ones, that show what its passes made
@@ -48,13 +47,10 @@ def _last_made(view: ProcessView, frame: PythonFrame, loop: EndlessLoop) -> list
     snapshot = view.process.snapshot
     if snapshot.light or next(iter(snapshot.storages.on_devices()), None) is not None:
         return []
-    last = sorted(
-        (item for item in snapshot.storages if _is_of(item, frame) and spans(loop, item.allocated_by.place.line or 0)),
-        key=lambda item: item.order,
-    )[-_PASSES:]
-    return [item.allocated_by.place.line or 0 for item in last if item.allocated_by.place is not None]
-
-
-def _is_of(storage: Storage, frame: PythonFrame) -> bool:
-    place = storage.allocated_by.place
-    return place is not None and place.file == frame.file
+    found = sorted(
+        (item.order, place.line)
+        for item in snapshot.storages
+        if (place := item.allocated_by.place) is not None and place.file == frame.file
+        if place.line is not None and spans(loop, place.line)
+    )
+    return [line for _, line in found[-_PASSES:]]

@@ -71,7 +71,7 @@ def pool_kill(job: JobView, parent: ProcessView, worker: ProcessView) -> PoolKil
         sent.frame,
         below,
         limit,
-        most_memory(worker) if limit is not None else None,
+        most_memory(job, worker) if limit is not None else None,
     )
 
 

@@ -6,7 +6,8 @@ process's own timer (alarm(), setitimer()) gets the line that sets it, where one
 program that asked for its own end by SystemExit (sys.exit(), argparse) gets the line; if it was handling an exception
 then, that one is the cause, likely: the program decided so. One that was ended in a loop of the program, and had made
 no step and hardly a tensor for 5 s, may have stood still there: what the loop reads and its body changes shows why. So
-does a DataLoader without a batch, where all that the loop yields or that ends it is inside of the `for` over that.
+does a DataLoader without a batch, where all that the loop yields or that ends it is inside of the `for` over that. A
+loop that adds to a tensor until it is long enough never ends where it has nothing to add: its recorded passes show it.
 
 Ranks that slept and looked for files in one loop, when a time limit ended them, are one finding: with the line by which
 each looks at another path, a number that it draws without a seed, its process id or a temporary folder.

@@ -20,6 +20,10 @@ Where the innermost condition about the line that sent it compares memory (`used
 a limit of memory of the program's own: its value is named, and what the killed worker's dataset keeps of each sample.
 Of free memory below a limit, only the latter.
 
+So is that of a child which the program starts with a text as its program (`python -c`): the line that starts it is
+named, and the option by which the limit is passed. Arrays that are larger than such a limit, and take memory as they
+are filled (`np.empty((capacity, 84, 84))`), are named where the program came past the line that makes them.
+
 A parent that raised subprocess.TimeoutExpired has killed the child that it waited for. The launcher notes what it
 killed after --hang-action kill, and why it ended the job.
 
@@ -46,12 +50,15 @@ from pytracer.analyze.evidence.ends.memory_limits import (
     most_memory,
     peak_evidence,
     used_words,
+    with_option,
 )
 from pytracer.analyze.evidence.ends.oom import OomTrace, killed_by_sigkill, oom_trace
 from pytracer.analyze.evidence.ends.own_group import group_of_child
+from pytracer.analyze.evidence.ends.reserved_arrays import reserved
 from pytracer.analyze.evidence.ends.sent_signals import deadly_signal
 from pytracer.analyze.evidence.ends.sigkill import elimination, other_candidates, time_limit_of_parent
 from pytracer.analyze.evidence.ends.signal_senders import chain_words, noted_evidence, sender_is_sure, senders_words
+from pytracer.analyze.evidence.ends.text_watches import started_text
 from pytracer.analyze.evidence.ends.timer_threads import timer_thread
 from pytracer.analyze.evidence.ends.worker_caches import worker_cache
 from pytracer.analyze.evidence.limits.ended import CpuLimit, LostTask, cpu_limit, lost_pattern, lost_task
@@ -60,6 +67,7 @@ from pytracer.analyze.evidence.phrases import collective_evidence, python_eviden
 from pytracer.analyze.evidence.waits.lost_lock import lost_lock
 from pytracer.analyze.naming import introduction, name_words, place_words
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
+from pytracer.analyze.tensors.source_lines import is_own_text
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.report.job import Evidence
 
@@ -91,6 +99,7 @@ _HANG_ACTION = (
 _TIMES = Pattern(
     r"time_?out|monotonic\(|perf_counter\(|\btime\(|deadline|heart_?beat|elapsed|\bstale|_seconds\b|_secs?\b"
 )
+_FIND_OUT = "Find out why that process sent the signal."
 _BLAMELESS = "The killed process itself did nothing wrong."
 
 
@@ -242,6 +251,12 @@ def _describe_limit(job: JobView, judgement: Judgement[OomTrace | None], parent:
     )
 
 
+def _look_at_text(starts: str, below: str | None) -> str:
+    """The line that starts the program that sent it, which is no file."""
+    sends = f", which sends the signal {below}" if below is not None else ""
+    return f"Look at {starts}, and at the program that it starts{sends}."
+
+
 def _look_at(at: str, below: str | None) -> str:
     """Where the signal is sent; of a limit of time, what may be done about that."""
     if below is None:
@@ -269,7 +284,15 @@ def _describe_sender(job: JobView, judgement: Judgement[OomTrace | None]) -> Des
     below = kill_condition(view.senders[0]) if decided else None
     limit = memory_limit(view.senders[0]) if decided else None
     words += reason_words(below, limit)
-    first = _look_at(at, below) if at else "Find out why that process sent the signal."
+    child = view.senders[0].sender.snapshot
+    started = started_text(view, child, limit.argument if limit is not None else None) if decided else None
+    if started is not None:
+        is_watch = limit is not None and not limit.free
+        words += f": {'a watch of memory, which' if is_watch else 'a program that'} {started.place} starts"
+        limit = with_option(limit, started)
+    first = _FIND_OUT if at is None else _look_at(at, below)
+    if started is not None and frames and is_own_text(child, frames[0]):
+        first = _look_at_text(started.place, below)
     by_itself = sent is not None and sent.sender_pid == view.process.snapshot.pid
     of_memory = decided and asks_for_memory(view.senders[0], below)
     blameless = None if by_itself or of_memory else _BLAMELESS
@@ -303,12 +326,15 @@ def _memory(
     Of a worker that such a limit ended, also what its dataset keeps.
     """
     held, keeps = _held(view)
-    most = most_memory(view) if limit is not None else None
+    most = most_memory(job, view) if limit is not None else None
     used = f"; it had {used_words(most)}" if most is not None else ""
     peaks = peak_evidence(job, view) if most is not None else ()
     cache = worker_cache(job, view) if keeps is None and limit is not None else None
     if cache is not None:
         return f"{used}, and {cache.words}" if used else f"; {cache.words}", cache.advice(None), peaks
+    array = reserved(view, limit.nbytes) if held is None and limit is not None else None
+    if array is not None:
+        return f"{used}{array.words}", array.advice, peaks
     if held is None:
         return used, None, peaks
     return f"{used}{_held_words(held, keeps)}", _kept(keeps), (*peaks, *holder_evidence(job, view))

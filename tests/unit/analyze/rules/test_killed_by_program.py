@@ -276,3 +276,103 @@ def test_peak_of_what_was_started_by_exec_is_its_parents(forked: bool, run: Path
     report = build_report(replace(job, processes=tuple(processes)))
     assert "That is a limit of memory" in advice(report)
     assert ("it had used up to 80.0 MiB of memory, shared pages included" in summary(report)) == forked
+
+
+AGENT = """
+import os, signal, sys, time
+pid, quota = int(sys.argv[1]), int(sys.argv[2]) << 20
+while os.getppid() == pid:
+    with open(f"/proc/{pid}/statm") as file:
+        resident = int(file.read().split()[1]) * 4096
+    if DECIDES:
+        os.kill(pid, signal.SIGKILL)
+        break
+    time.sleep(0.02)
+"""
+TRAINS = """import argparse, os, subprocess, sys
+import numpy as np
+WATCH = {text!r}
+def watch(limit):
+    return subprocess.Popen([sys.executable, "-c", WATCH, str(os.getpid()), str(limit)])
+class Buffer:
+    def __init__(self, shape, rows):
+        self.seen = np.{makes}((rows, *shape), dtype=np.uint8)
+        self.next = np.{makes}((rows, *shape), dtype=np.uint8)
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rows", type=int, default={rows})
+    parser.add_argument("--most", type=int, default=520)
+    args = parser.parse_args()
+    watch(args.most)
+    buffer = Buffer((9, 128, 128), args.rows)
+    train(buffer)
+main()
+"""
+
+
+def watched_by_child(
+    run: Path, decides: str = "resident > quota", makes: str = "empty", rows: int = 20000, text: str | None = None
+) -> Report:
+    """By a child whose program is a text of this one; `text`: what is on its command line instead."""
+    agent = AGENT.replace("DECIDES", decides)
+    script = str(s.program_in(run, TRAINS.format(text=agent, makes=makes, rows=rows)))
+    root = Box(pid=99, ppid=1).at(500)
+    parent = Box(pid=101, ppid=99, argv=["python", script]).at(500).versions(torch="2.13.0").step(1)
+    parent.alloc(0x1000, 64, parent.site(("main", script, 17)))
+    child = Box(pid=102, ppid=101, argv=["python", "-S", "-c", text or agent, "101", "520"]).at(600).mark("begin")
+    root.at(900).wait(101, signal=9).exit(1)
+    job = s.load(run, root, parent, child)
+    frames = (PythonFrame("<module>", "<string>", 8),)
+    send = SignalSend(9, 101, False, 0, parent.start_ticks, "R", 102, parent.created_ns + 800 * MS, frames)
+    processes = [
+        replace(item, snapshot=replace(item.snapshot, sends=(send,))) if item.snapshot.pid == 102 else item
+        for item in job.processes
+    ]
+    return build_report(replace(job, processes=tuple(processes)))
+
+
+def test_watch_of_memory_that_is_a_text_of_the_program_is_read(run: Path) -> None:
+    """Its condition, its limit, the line that starts it, and the option by which the limit is passed."""
+    report = watched_by_child(run)
+    assert verdict(report)[0] == "external-kill"
+    assert "where `resident > quota` holds (line 7, `quota` is 520.0 MiB)" in summary(report)
+    assert ": a watch of memory, which program.py:5 in watch starts" in summary(report)
+    assert "nothing wrong" not in advice(report)
+    assert "raise the limit, `--most` (520), where there is memory for it." in advice(report)
+
+
+def test_arrays_that_take_memory_as_they_are_filled_are_named(run: Path) -> None:
+    report = watched_by_child(run)
+    assert "program.py:8 reserves 5.5 GiB for `self.seen` and `self.next`, which take memory as they are" in summary(
+        report
+    )
+    assert advice(report).startswith(
+        "Make `--rows` (20000) small enough for the limit: each entry that is filled takes 288.0 KiB."
+    )
+
+
+@pytest.mark.parametrize(("makes", "rows"), [("empty", 300), ("ones", 20000)])
+def test_arrays_that_fit_or_are_filled_at_once_are_not_named(makes: str, rows: int, run: Path) -> None:
+    """The look-alikes: they are less than the limit, or all their memory was there from the beginning."""
+    assert "reserves" not in summary(watched_by_child(run, makes=makes, rows=rows))
+
+
+def test_child_that_watches_something_else_is_no_watch_of_memory(run: Path) -> None:
+    """The look-alike: a limit of time."""
+    report = watched_by_child(run, decides="time.monotonic() > quota")
+    assert "memory" not in summary(report) and "raise the limit" not in advice(report)
+    assert ": a program that program.py:5 in watch starts" in summary(report)
+    assert advice(report).startswith("Look at program.py:5 in watch, and at the program that it starts")
+    assert "The killed process itself did nothing wrong." in advice(report)
+
+
+def test_text_of_another_program_is_not_found_in_this_one(run: Path) -> None:
+    """The look-alike: started by somebody else's line."""
+    report = watched_by_child(run, text=AGENT.replace("DECIDES", "resident > quota - 1"))
+    assert "starts" not in summary(report)
+
+
+def test_text_that_makes_code_of_its_own_is_not_read(run: Path) -> None:
+    """The look-alike: `<string>` is then what it runs."""
+    report = watched_by_child(run, text="exec(open('watch.py').read())" + 12 * "\n")
+    assert "where" not in summary(report)

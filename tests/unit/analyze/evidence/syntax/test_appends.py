@@ -53,7 +53,9 @@ def test_what_decides_how_much_a_pass_adds_is_found(adds: str, made: str, source
     assert append.is_count == (source == "extra")
 
 
-@pytest.mark.parametrize("test", ["at.shape[0] < count", "count > at.size(0)", "at.numel() <= count", "len(at) < 2 * count"])
+@pytest.mark.parametrize(
+    "test", ["at.shape[0] < count", "count > at.size(0)", "at.numel() <= count", "len(at) < 2 * count"]
+)
 def test_length_is_asked_in_many_ways(test: str) -> None:
     append = found(test=test)
     assert append is not None and append.whole == "at" and "count" in append.enough
@@ -74,6 +76,7 @@ def test_length_is_asked_in_many_ways(test: str) -> None:
         ("at = torch.cat((at, more))", "more = torch.randperm(len(pool))", "len(at) != count"),
         ("at = torch.cat((at, more))", "more = torch.randperm(len(pool))", "at.mean() < count"),
         ("at = torch.cat((at, more))", "more = torch.randperm(len(at))", "len(at) < count"),
+        ("count.extend(at)", "more = torch.randperm(len(pool))", "len(at) < extra"),
     ],
 )
 def test_what_may_come_to_its_end_otherwise_is_not_told(adds: str, made: str, test: str) -> None:
