@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import msgspec
@@ -43,7 +44,7 @@ def silent_print(snapshot: Snapshot, frame: PythonFrame, call: ast.Call) -> str 
     if at is None or not isinstance(call.func, ast.Name) or call.func.id != "print" or not call.args:
         return None
     rank = rank_of(at)
-    if rank in (None, 0) or any(item.arg not in _OF_PRINT for item in call.keywords):
+    if rank in (None, 0) or any(item.arg not in _OF_PRINT for item in call.keywords) or _is_another(at):
         return None
     found = [item for file, tree in at.files.items() for item in _replaced(at, file, tree)]
     if len(found) != 1:
@@ -55,9 +56,22 @@ def silent_print(snapshot: Snapshot, frame: PythonFrame, call: ast.Call) -> str 
         by = f"one that prints only where `{source(quiet.test)}` holds ({at.in_file(quiet.file, quiet.test.lineno)})"
     out = f"pass {quiet.force}=True there" if quiet.force is not None else "write it to sys.stderr there"
     return (
-        f"{capital(at.here(call.lineno))}'s message (`{source(call.args[0])}`) does not appear on rank {rank}, as "
+        f"{capital(at.here(call.lineno))}'s message (`{source(call.args[0])}`) probably does not appear on rank {rank}, as "
         f"{place} replaces print() by {by}: {out}."
     )
+
+
+def _is_another(at: FailingLine) -> bool:
+    """Whether `print` may be something else at the line: its function or its module binds or imports that name."""
+    spot = at.slice.spot(0)
+    for scope in (spot.scope, spot.tree) if spot is not None else ():
+        for item in own_nodes(scope):
+            named = isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) and item.name == "print"
+            stored = isinstance(item, ast.Name) and item.id == "print" and isinstance(item.ctx, ast.Store)
+            taken = isinstance(item, ast.alias) and (item.asname or item.name) in ("print", "*")
+            if named or stored or taken:
+                return True
+    return spot is None
 
 
 def _replaced(at: FailingLine, file: str, tree: ast.Module) -> Iterator[_Quiet]:
@@ -76,9 +90,12 @@ def _quiet(at: FailingLine, file: str, tree: ast.Module, item: ReplacedAttribute
     if function is None:
         return None
     if _does_nothing(function):
-        spared = any(_spares_first(test.test) for test, around in deciding_ifs(tree, item.line) if around)
-        return _Quiet(file, item.line) if spared else None
+        tests = [test.test for test, around in deciding_ifs(tree, item.line) if around]
+        spared = len(tests) == 1 and is_for_one_rank(tests[0]) is False and not _is_of_host(at, tests[0])
+        return _Quiet(file, item.line) if spared and _is_always_called(at, file, tree, item) else None
     tests = [part for part in own_nodes(function) if isinstance(part, ast.If)]
+    if not _is_always_called(at, file, tree, item) or deciding_ifs(tree, item.line):
+        return None
     if len(tests) != 1 or any(_prints_outside(part, tests[0]) for part in own_nodes(function)):
         return None
     test = tests[0].test
@@ -119,10 +136,28 @@ def _does_nothing(function: _Function) -> bool:
     )
 
 
-def _spares_first(test: ast.expr) -> bool:
-    """`rank != 0`, also with other conditions."""
-    ways = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
-    return any(is_for_one_rank(way) is False for way in ways)
+def _is_of_host(at: FailingLine, test: ast.expr) -> bool:
+    """Whether it asks for the rank on its host, which is 0 here, or is not known."""
+    return "local" in ast.unparse(test).lower() and at.snapshot.environment.get("LOCAL_RANK") in (None, "0")
+
+
+def _is_always_called(at: FailingLine, file: str, tree: ast.Module, item: ReplacedAttribute) -> bool:
+    """Whether the function that replaces it is called without a condition; so is the main part of a file."""
+    around = scope_of(tree, item.line)
+    if not isinstance(around, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        return True
+    calls = [*calls_of(at.files, file, around)]
+    return bool(calls) and not any(
+        isinstance(part, ast.If) and any(call.call in nodes_of(inside) for inside in (*part.body, *part.orelse))
+        for call in calls
+        for part in nodes_of(call.tree)
+        if not _is_main_part(part)
+    )
+
+
+def _is_main_part(part: ast.AST) -> bool:
+    """`if __name__ == "__main__":`."""
+    return isinstance(part, ast.If) and "__name__" in ast.unparse(part.test)
 
 
 def _prints_outside(part: ast.AST, test: ast.If) -> bool:
@@ -140,20 +175,24 @@ def _is_so(at: FailingLine, file: str, tree: ast.Module, item: ReplacedAttribute
     if not isinstance(flag, ast.Name) or not isinstance(around, ast.FunctionDef) or not is_parameter(around, flag.id):
         return True
     given = [found.argument(around, flag.id) for found in calls_of(at.files, file, around)]
-    return bool(given) and all(value is not None and is_for_one_rank(value) is True for value in given)
+    known = [value for value in given if value is not None and is_for_one_rank(value) and not _is_of_host(at, value)]
+    return bool(given) and len(known) == len(given)
 
 
 def _words(function: _Function) -> Iterator[tuple[str, str]]:
     """`force`, of `force = kwargs.pop("force", False)`, and of a parameter with that default."""
+    stored = Counter(
+        item.id for item in own_nodes(function) if isinstance(item, ast.Name) and isinstance(item.ctx, ast.Store)
+    )
     for item in own_nodes(function):
         if (
             isinstance(item, ast.Assign)
             and isinstance(item.value, ast.Call)
             and called_name(item.value) in ("pop", "get")
         ):
-            key = item.value.args[0] if item.value.args else None
-            if isinstance(key, ast.Constant) and isinstance(key.value, str) and isinstance(item.targets[0], ast.Name):
-                yield item.targets[0].id, key.value
+            key, name = item.value.args[0] if item.value.args else None, item.targets[0]
+            if isinstance(key, ast.Constant) and isinstance(key.value, str) and isinstance(name, ast.Name):
+                yield from [(name.id, key.value)] if stored[name.id] == 1 else []
     for part, default in zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True):
-        if isinstance(default, ast.Constant) and not default.value:
+        if isinstance(default, ast.Constant) and not default.value and not stored[part.arg]:
             yield part.arg, part.arg
