@@ -14,6 +14,7 @@ from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import PythonFrame
 
 _LONGEST = 60
+_CONVERTS = ("str", "int", "format")
 _LISTED = 2
 _SPAWN = ("spawn", "start_processes")
 
@@ -54,7 +55,8 @@ def environment_setting(snapshot: Snapshot, at: PythonFrame | None, name: str) -
     """The only line of a file that sets a variable of the environment to something computed, and what."""
     tree = syntax_tree(snapshot, at)
     found = list(_environment(tree, name)) if tree is not None else []
-    computed = [item for item in found if any(isinstance(part, ast.Call) for part in nodes_of(item))]
+    calls = (part for item in found for part in nodes_of(item) if isinstance(part, ast.Call))
+    computed = found if any(called_name(part) not in _CONVERTS for part in calls) else []
     return (computed[0].lineno, _shown(computed[0])) if len(found) == len(computed) == 1 else None
 
 

@@ -14,6 +14,7 @@ that passed a store of their own to init_process_group() are not compared, nor a
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -23,6 +24,9 @@ from pytracer.analyze.collectives.rendezvous import Join, Mismatch, find_mismatc
 from pytracer.analyze.collectives.world_size import argument_words, environment_setting
 from pytracer.analyze.deaths.attribution import symptom_evidence
 from pytracer.analyze.evidence.syntax.calls import options_passed
+from pytracer.analyze.evidence.syntax.loops import deciding_ifs
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
+from pytracer.analyze.evidence.syntax.scopes import spans
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.parts import python_frame
 from pytracer.analyze.rules.account import account
@@ -71,7 +75,9 @@ class RendezvousMismatch:
             ],
             _replaced_rank(found) or _ADVICE[found.kind].format(found.variable) + _set_at(found),
             [
-                "a third process: which value is wrong is undecidable" if found.tie and not _setting(found) else None,
+                "a third process: which value is wrong is undecidable"
+                if found.tie and not _is_set_by_each(found)
+                else None,
                 "whether these names lead to different hosts" if found.variable == "MASTER_ADDR" else None,
             ],
             behind=_behind(found),
@@ -115,7 +121,7 @@ def _summary(found: Mismatch) -> str:
         return f"Processes {pids} called init_process_group(){at} as rank {first[0].data.rank}{several}{nobody}"
     if found.tie:
         each = "; ".join(f"{_who(side)} with {variable}={_value(found, side[0])}" for side in found.sides[:_LISTED])
-        setting = _setting(found)
+        setting = _setting(found) if _is_set_by_each(found) else None
         sets = f": line {setting[0]} sets it to `{setting[1]}` in each process" if setting is not None else ""
         stood = "waited for each other in" if _is_without_end(found) else "called"
         return f"Ranks {stood} init_process_group(){at} with different values, {each}{sets}"
@@ -147,6 +153,24 @@ def _setting(found: Mismatch) -> tuple[int, str] | None:
     join, caller = found.sides[0][0], _line(found.sides[0][:1])
     frame = python_frame(caller) if caller is not None else None
     return environment_setting(join.view.process.snapshot, frame, found.variable)
+
+
+def _is_set_by_each(found: Mismatch) -> bool:
+    """Whether each process came to that line: nothing decides about it, and none has the value that it began with."""
+    setting, caller = _setting(found), _line(found.sides[0][:1])
+    tree = syntax_tree(found.sides[0][0].view.process.snapshot, python_frame(caller) if caller is not None else None)
+    if setting is None or tree is None or deciding_ifs(tree, setting[0]):
+        return False
+    tries = (item for item in nodes_of(tree) if isinstance(item, (ast.Try, ast.If)) and not _is_main_part(item))
+    if any(spans(item, setting[0]) for item in tries):
+        return False
+    joins = [join for side in found.sides for join in side]
+    return all(join.view.process.snapshot.environment.get(found.variable) != _value(found, join) for join in joins)
+
+
+def _is_main_part(item: ast.AST) -> bool:
+    """`if __name__ == "__main__":`."""
+    return isinstance(item, ast.If) and "__name__" in ast.unparse(item.test)
 
 
 def _is_without_end(found: Mismatch) -> bool:

@@ -91,24 +91,33 @@ def test_two_ranks_with_two_ports_are_undecided(run: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sets", "words"),
+    ("head", "sets", "started", "each"),
     [
-        ("str(free_port())", ": line 2 sets it to `str(free_port())` in each process."),
-        ("'29500'", "MASTER_PORT=29501."),  # the look-alike: nothing is computed
+        ("", "str(free_port())", None, True),
+        ("", "str(free_port())", "29500", False),  # the look-alikes: rank 0 has what it began with
+        ("", "'29500'", None, False),  # nothing is computed
+        ("", "str(args.port)", None, False),  # they have it from their command lines
+        ("if rank == 0: ", "str(free_port())", None, False),
     ],
 )
-def test_port_that_each_process_finds_for_itself(sets: str, words: str, run: Path) -> None:
+def test_port_that_each_process_finds_for_itself(
+    head: str, sets: str, started: str | None, each: bool, run: Path
+) -> None:
     """Then no value is the wrong one."""
     script = run / "train.py"
-    script.write_text(
-        f"def setup(rank):\n    os.environ['MASTER_PORT'] = {sets}\n    dist.init_process_group('gloo')\n"
-    )
+    line = f"    {head}os.environ['MASTER_PORT'] = {sets}\n"
+    script.write_text(f"def setup(rank):\n{line}    dist.init_process_group('gloo')\n")
     os.utime(script, (0, 0))  # older than the process
     caller = {"function": "setup", "file": str(script), "line": 3}
-    boxes = [rank_of(n, world_size=2, master_port=29500 + n, caller=caller) for n in range(2)]
+    environment = {"MASTER_PORT": started} if started is not None else {}
+    boxes = []
+    for number in range(2):
+        box = Box(pid=101 + number, ppid=100, environment=environment).at(10)
+        box.rendezvous(number, 2, master_port=29500 + number, caller=caller)
+        boxes.append(box.at(6000 + number).exception(STORE_ERROR, LOST, [("setup", str(script), 3)]).exit(1))
     report = report_of(run, *boxes)
-    assert summary(report).endswith(words)
-    assert ("undecidable" in _missing(report)) == (sets == "'29500'")
+    assert summary(report).endswith(": line 2 sets it to `str(free_port())` in each process.") is each
+    assert ("undecidable" in _missing(report)) is not each
 
 
 def test_a_rank_that_did_not_call_makes_the_port_only_likely(run: Path) -> None:
