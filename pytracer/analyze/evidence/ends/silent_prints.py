@@ -56,8 +56,8 @@ def silent_print(snapshot: Snapshot, frame: PythonFrame, call: ast.Call) -> str 
         by = f"one that prints only where `{source(quiet.test)}` holds ({at.in_file(quiet.file, quiet.test.lineno)})"
     out = f"pass {quiet.force}=True there" if quiet.force is not None else "write it to sys.stderr there"
     return (
-        f"{capital(at.here(call.lineno))}'s message (`{source(call.args[0])}`) probably does not appear on rank {rank}, as "
-        f"{place} replaces print() by {by}: {out}."
+        f"{capital(at.here(call.lineno))}'s message (`{source(call.args[0])}`) probably does not appear on rank "
+        f"{rank}, as {place} replaces print() by {by}: {out}."
     )
 
 

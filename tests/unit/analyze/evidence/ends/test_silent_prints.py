@@ -55,7 +55,8 @@ def said(folder: Path, setup: str, says: str = SAYS, rank: int | None = 1) -> st
         (FORCED, "line 12 replaces print() by one that prints only where `is_master or force` holds", "force"),
         (ONLY, "line 12 replaces print() by one that prints only where `is_master` holds (line 10)", "sys.stderr"),
         (QUIET, "line 9 replaces print() by one that prints nothing on this rank", "sys.stderr"),
-        (QUIET.replace("nothing(*args)", "nothing(*args, **kw)"), "line 9 replaces print() by one that prints nothing on this rank", "sys.stderr"),
+        (QUIET.replace("nothing(*args)", "nothing(*args, **kw)"),
+         "line 9 replaces print() by one that prints nothing on this rank", "sys.stderr"),
     ],
 )  # fmt: skip
 def test_message_that_does_not_appear(setup: str, by: str, out: str, tmp_path: Path) -> None:
