@@ -7,6 +7,7 @@ import ast
 from pytracer._text import shortened
 from pytracer.analyze.behind import Place
 from pytracer.analyze.evidence.indices.compressed_facts import WrongPart
+from pytracer.analyze.evidence.indices.part_masks import PartMask, cut_of_indices, mask_of_values
 from pytracer.analyze.evidence.indices.part_origins import PartOrigin, byte_factor, looked_up_beside, part_origin
 from pytracer.analyze.evidence.indices.sparse_source import checked_words, is_told_otherwise, sparse_advice
 from pytracer.analyze.evidence.lifetime.where_made import place_of
@@ -31,6 +32,9 @@ def part_summary(view: ProcessView, found: WrongPart) -> str:
     of = f"the {part_name(found)} of the {found.source.kind} {found.source.names} {_values(found)}"
     origin, lost = _origin(view, found), found.source.discarded
     computed = f" ({_computed(view, found, origin)})" if origin is not None else ""
+    cut = _cut(view, found) if found.part == "pointers" and found.high is not None else None
+    if cut is not None and origin is not None and byte_factor(origin) is None:
+        computed = f"{computed[:-1]}; {cut.line}, `{cut.text}`, may have left out some)"
     if lost is not None and found.part == "indices":
         at = place_of(view, lost.file, lost.line)
         computed = f" ({at} in {lost.function}, `{lost.text}`, throws the new numbers away)"
@@ -40,7 +44,9 @@ def part_summary(view: ProcessView, found: WrongPart) -> str:
 def part_advice(view: ProcessView, found: WrongPart) -> str:
     """What to repair at which line, and what raises an error in place of the crash."""
     if found.part == "values":
-        return f"{_repair_values(found)} {_constructor(view, found)} makes the tensor: {checked_words(found.source)}"
+        return (
+            f"{_repair_values(view, found)} {_constructor(view, found)} makes the tensor: {checked_words(found.source)}"
+        )
     if is_told_otherwise(view, found.source):
         return sparse_advice(view, found.source)
     repair = _repair_pointers(view, found) if found.part == "pointers" else _repair_indices(view, found)
@@ -54,7 +60,10 @@ def part_lines(view: ProcessView, found: WrongPart) -> tuple[Place, ...]:
         return ()
     beside = looked_up_beside(origin) if found.part == "indices" else None
     own = (origin.spot.file, origin.spot.line)
-    return (own, (origin.spot.file, beside[0])) if beside is not None else (own,)
+    if beside is not None:
+        return own, (origin.spot.file, beside[0])
+    mask = _cut(view, found) if found.part == "pointers" else _mask(view, found)
+    return (own, (mask.file, mask.number)) if mask is not None and (mask.file, mask.number) != own else (own,)
 
 
 def _sides(found: WrongPart) -> tuple[str, str]:
@@ -69,16 +78,39 @@ def _few_values(view: ProcessView, found: WrongPart) -> str:
     origin = _origin(view, found)
     computed = f" ({origin.place(view)}: `{origin.text}`)" if origin is not None else ""
     plain, counting = _sides(found)
-    each = f", one for each {counting}{computed}," if found.count == found.rows else computed
+    mask = _mask(view, found)
+    if mask is not None:
+        same = origin is not None and (mask.file, mask.number) == (origin.spot.file, origin.spot.line)
+        kept = f"keeps only what has `{mask.condition}`"
+        line = computed[2:-1] if same else f"{mask.line}: `{mask.text}`"
+        computed = f" ({line}, which {kept})"
+    as_many = f"as many as there are {counting}s" if mask is not None else f"one for each {counting}"
+    each = f", {as_many}{computed}," if found.count == found.rows else computed
     return (
         f"the {found.source.kind} {found.source.names} has {found.count} values{each} for {found.limit} {plain} indices"
     )
 
 
-def _repair_values(found: WrongPart) -> str:
+def _mask(view: ProcessView, found: WrongPart) -> PartMask | None:
+    """What leaves out values, on the way to them."""
+    return mask_of_values(view, found.source, _text(found)) if found.part == "values" else None
+
+
+def _cut(view: ProcessView, found: WrongPart) -> PartMask | None:
+    """What may have left out plain indices after the pointers had been counted."""
+    return cut_of_indices(view, found.source, _argument(found, 1).strip("`"), _argument(found, 0).strip("`"))
+
+
+def _repair_values(view: ProcessView, found: WrongPart) -> str:
     """Where there is one for each row, a function of torch that repeats each as often as the row has indices."""
     plain, counting = _sides(found)
     name = _argument(found)
+    mask = _mask(view, found)
+    if mask is not None:
+        return (
+            f"Keep a value for each of the {found.limit} {plain} indices: {mask.line} keeps only what has "
+            f"`{mask.condition}`. Or leave out the same {plain} indices, and count the {counting} pointers again."
+        )
     if found.count != found.rows:
         return f"Make {name} as long as the {plain} indices: a value for each, {found.limit} and not {found.count}."
     pointers = shortened(found.source.indices[0], _SHORT)
@@ -139,12 +171,20 @@ def _repair_pointers(view: ProcessView, found: WrongPart) -> str:
             "them for bytes."
         )
     at = f" ({origin.place(view)}: `{origin.text}`)" if origin is not None else ""
-    return f"Correct {name}{at}: it must begin at 0, never decrease, and end at {found.limit}, the number of entries."
+    cut, other = _cut(view, found), _argument(found, 1)
+    if cut is not None and found.high is not None:
+        return (
+            f"Count the {_sides(found)[1]}s again where {cut.line} leaves out some of {other} (`{cut.text}`): "
+            f"{name}{at} must begin at 0, never decrease, and end at {found.limit}, the number of entries."
+        )
+    lost = f", unless {other} has lost some" if found.high is not None else ""
+    ends = f"end at {found.limit}, the number of entries{lost}."
+    return f"Correct {name}{at}: it must begin at 0, never decrease, and {ends}"
 
 
-def _argument(found: WrongPart) -> str:
-    """The variable that the constructor is given for the part, else the expression."""
-    text = _text(found)
+def _argument(found: WrongPart, place: int | None = None) -> str:
+    """The variable that the constructor is given for the part, or at that place of its indices, else the expression."""
+    text = _text(found) if place is None else found.source.indices[place]
     node = ast.parse(text, mode="eval").body
     while isinstance(node, ast.Call) and len(node.args) == 1 and not isinstance(node.args[0], ast.Starred):
         node = node.args[0]  # `torch.from_numpy(x)`

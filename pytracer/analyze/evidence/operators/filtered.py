@@ -183,6 +183,12 @@ def _is_same_array(node: ast.expr) -> TypeGuard[ast.Call]:
     return owner is None or variable(owner) in _MODULES
 
 
+def condition_of(back: Slice, node: ast.expr, spot: Spot) -> ast.expr | None:
+    """`w < sigma` of `w[w < sigma]`, `w[mask]` and `masked_select(w, mask)`: what is kept of an array is what holds."""
+    rows = _rows(back, node, spot)
+    return rows[1] if rows is not None else None
+
+
 def batch_source(back: Slice, node: ast.expr, spot: Spot) -> tuple[ast.expr, Spot] | None:
     """Of a variable of a loop over a DataLoader: the part that its `collate_fn` returns for it."""
     source = _source(back, node, spot)
@@ -211,6 +217,8 @@ def _collated(back: Slice, node: ast.AST, spot: Spot) -> tuple[ast.expr, Spot] |
     if not isinstance(node, ast.Call) or called_name(node) != "DataLoader":
         return None
     given = keyword_value(node, "collate_fn")
+    if isinstance(given, ast.Call) and called_name(given) == "partial" and given.args:
+        given = given.args[0]  # `functools.partial(collate, pad=0)`
     found = back.defined(given, spot) if given is not None else None
     if found is None or not isinstance(found[0], ast.FunctionDef):
         return None

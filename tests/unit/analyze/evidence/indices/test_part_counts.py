@@ -117,6 +117,49 @@ def test_values_that_are_not_of_rows_are_only_counted(tmp_path: Path, monkeypatc
     )
 
 
+def test_mask_that_leaves_out_values_is_named_and_repeats_are_not_advised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As many as there are rows by chance."""
+    source = PROGRAM.replace("1.0 / crow.diff()", "torch.exp(-w[w < sigma] ** 2)")
+    view = crashed(tmp_path, monkeypatch, source=source)
+    assert (
+        "300 values, as many as there are rows (line 5: `weight = torch.exp(-w[w < sigma] ** 2)`, which keeps only "
+        "what has `w < sigma`), for 2984"
+    ) in part_summary(view, found_in(view))
+    advice = part_advice(view, found_in(view))
+    assert "repeat_interleave" not in advice and "line 5 keeps only what has `w < sigma`" in advice
+
+
+@pytest.mark.parametrize("made", ["score(x[x < 3])", "w[order]", "1.0 / crow[:-1]", "x[x < 3].sum(1)"])
+def test_other_parts_of_a_tensor_are_not_taken_for_left_out_values(
+    made: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    view = crashed(tmp_path, monkeypatch, source=PROGRAM.replace("1.0 / crow.diff()", made))
+    assert "one for each row" in part_summary(view, found_in(view))
+
+
+@pytest.mark.parametrize(
+    ("line", "named"),
+    [
+        ("col = col[mask > 0]", True),
+        ("col = col[:9]", True),
+        ("col = col[order]", False),
+        ("col = col[mask > 0]; crow = starts(col)", False),  # counted again
+        ("col = other[mask > 0]", False),
+    ],
+)
+def test_line_that_leaves_out_plain_indices_is_named_for_pointers_beyond_them(
+    line: str, named: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = PROGRAM.replace("weight = 1.0 / crow.diff()", line)
+    view = crashed(tmp_path, monkeypatch, values=ENTRIES, end=4 * ENTRIES, source=source, functions=(FILL,))
+    found = found_in(view)
+    assert ("may have left out some" in part_summary(view, found)) == named
+    assert ("Count the rows again where line 5 leaves out some of `col`" in part_advice(view, found)) == named
+    assert ("unless `col` has lost some" in part_advice(view, found)) != named
+
+
 def test_product_that_left_the_values_shows_how_few_there_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By their memory, and the size of an element of the dense factor."""
     found = found_in(crashed(tmp_path, monkeypatch, functions=(KERNEL,)))
