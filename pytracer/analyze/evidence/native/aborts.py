@@ -7,6 +7,7 @@ import re
 import msgspec
 
 from pytracer._patterns import Pattern
+from pytracer._text import function_words
 from pytracer.analyze.evidence.native.native_stack import functions, own_frames
 from pytracer.analyze.platform.signals import SI_USER, SIGABRT
 from pytracer.analyze.view import ProcessView
@@ -25,6 +26,8 @@ _THROWERS = ("__cxa_", "__clang_call_terminate", "__gxx_personality", "_Unwind_"
 # How a finalizing interpreter ends each thread that asks for the GIL: in take_gil(), by pthread_exit().
 _GIL = ("PyEval_AcquireThread", "PyEval_RestoreThread", "PyGILState_Ensure", "take_gil")
 _ASKS = (*_GIL, "gil_scoped_acquire")
+_LIBRARY, _RUNS_THREAD = ("std::", "__gnu_cxx::"), "std::thread::_State_impl"
+_THREAD_BEGINS = ("execute_native_thread_routine", "start_thread", "clone", "__clone", "_start", "__libc_start")
 _ASSERTION = Pattern(
     r"^(?:[^:]*: )?(?P<file>[^:\s]+):(?P<line>\d+): (?:(?P<function>.+?): )?Assertion [`'](?P<text>.*)' failed\.?\s*$",
     re.DOTALL,
@@ -72,7 +75,18 @@ def aborted_at_shutdown(view: ProcessView) -> bool:
 def abort_caller(view: ProcessView) -> str | None:
     """The innermost function that is not part of the way from the error to abort()."""
     way = (*PLUMBING, *_ASKS) if aborted_at_shutdown(view) else PLUMBING
-    return next((name for name in functions(view) if not any(part in name for part in way)), None)
+    names = [name for name in functions(view) if not any(part in name for part in way)]
+    first = next(iter(names), None)
+    if cpp_exception(view) is None or first is None or not _is_of_library(first):
+        return first
+    outer = next((name for name in names if not _is_of_library(name)), None)
+    return outer if outer is not None and not outer.startswith(_THREAD_BEGINS) else first
+
+
+def _is_of_library(function: str) -> bool:
+    """Of the C++ library, but for what runs a std::thread: `__gnu_cxx::__stoa()`, `std::vector::_M_range_check()`."""
+    name = function_words(function)
+    return name.startswith(_LIBRARY) and not name.startswith(_RUNS_THREAD)
 
 
 def printed(view: ProcessView) -> str | None:

@@ -61,9 +61,12 @@ def _refused_words(view: ProcessView, line: PythonFrame | None) -> str:
     calls = [item for item in calls_on(tree, line.line) if called_name(item) == "encode"]
     given = [ast.unparse(item.func.value) for item in calls if isinstance(item.func, ast.Attribute)]
     if len(given) != 1:
-        return f" Look for {refused} in what {place_words(line)} passes."
+        return f" Look for {refused} in what {place_words(line)} passes, or in what the library reads itself."
     texts = f" (`{given[0]}`)"
-    return f" Look for {refused} in what {place_words(line)} passes{texts}, or in a file of that name."
+    return (
+        f" Look for {refused} in what {place_words(line)} passes{texts}, in a file of that name, or in what the "
+        "library reads itself."
+    )
 
 
 def of_script(view: ProcessView) -> str | None:
