@@ -18,6 +18,7 @@ from pytracer.analyze.evidence.lifetime.shared_writes import shared_write
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.lifetime.where_made import is_shared_with_others, line_that_made, place_of
 from pytracer.analyze.evidence.operators.operator import OperatorTensor, below_python, shape_words
+from pytracer.analyze.evidence.preconditions.unchecked_forward import unchecked_advice
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.lines import names_of_line
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
@@ -146,6 +147,9 @@ def saved_advice(view: ProcessView, found: Backward, item: OperatorTensor) -> st
             f"Clone what {write.lender}() returns at {write.lent}, or use another array each time: {write.words}, and "
             f"{name}{values}, {saved_words(found)}, has its memory. torch does not see what NumPy writes."
         )
+    unchecked = unchecked_advice(view, found.node, item)
+    if unchecked is not None:
+        return unchecked
     if item.name is not None and is_shared_with_others(view, item.item.base):
         made = line_that_made(view, item.item.base, quote=False)
         since = f" at {made}" if made is not None else ""

@@ -22,7 +22,7 @@ from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
-from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes, scope_of
+from pytracer.analyze.evidence.syntax.scopes import Scope, function_named, own_nodes, parameters, scope_of
 from pytracer.analyze.naming import LineWords
 from pytracer.analyze.view import ProcessView
 
@@ -34,6 +34,7 @@ _FILLS: dict[str, tuple[int, str, int | None]] = {
     "full_like": (1, "fill_value", None),
     "pad_sequence": (2, "padding_value", 0),
 }
+_HOPS = 2
 _SETS = frozenset(
     {"copy_", "fill_", "masked_fill_", "masked_scatter_", "scatter_", "index_fill_", "index_put_", "add_"}
 )
@@ -62,7 +63,7 @@ def row_fill(view: ProcessView, call: BoundCall, argument: str) -> RowFill | Non
         found = _filled(view, node, at) or _of_batch(view, back, node, at)
         if found is not None:
             return found
-        if _is_changed(at.scope, variable(node)):
+        if _is_changed(at.tree, at.scope, variable(node)):
             return None
     return None
 
@@ -81,7 +82,7 @@ def _of_batch(view: ProcessView, back: Slice, node: ast.expr, spot: Spot) -> Row
     if source is None:
         return None
     for inner, at in way_of(back, *source):
-        if _is_changed(at.scope, variable(inner)):
+        if _is_changed(at.tree, at.scope, variable(inner)):
             return None
         found = _filled(view, inner, at)
         if found is not None:
@@ -103,7 +104,7 @@ def _filled(view: ProcessView, node: ast.expr, spot: Spot) -> RowFill | None:
     return RowFill(number, place_of(view, spot.file, node.lineno))
 
 
-def _is_changed(scope: Scope, name: str | None) -> bool:
+def _is_changed(tree: ast.Module, scope: Scope, name: str | None, hops: int = _HOPS) -> bool:
     """Whether more than the beginnings of rows may be set: `row[n:] = PAD`, `targets[mask] = -1`, `x.fill_(9)`."""
     if name is None:
         return False
@@ -117,7 +118,19 @@ def _is_changed(scope: Scope, name: str | None) -> bool:
             owner = item.func.value
             if variable(owner) in own or (isinstance(owner, ast.Subscript) and _sets_more(owner, own)):
                 return True
+        elif isinstance(item, ast.Call) and hops and _is_changed_by(tree, item, own, hops - 1):
+            return True
     return False
+
+
+def _is_changed_by(tree: ast.Module, call: ast.Call, own: set[str], hops: int) -> bool:
+    """Whether a function of the same file that gets one sets more of it: `set_end(row, n, eos)`."""
+    function = function_named(tree, called_name(call) or "") if isinstance(call.func, ast.Name) else None
+    if function is None:
+        return False
+    given = dict(zip(parameters(function), call.args, strict=False))
+    given |= {item.arg: item.value for item in call.keywords if item.arg}
+    return any(_names(node) & own and _is_changed(tree, function, name, hops) for name, node in given.items())
 
 
 def _rows_of(scope: Scope, name: str) -> set[str]:

@@ -110,6 +110,12 @@ def left_argument(text: str) -> str | None:
     return first.id if isinstance(first, ast.Name) else None
 
 
+def left_function(text: str) -> str | None:
+    """`max` of `max(index) < size`."""
+    node = _parsed(text.partition(_IF)[0]).left
+    return node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else None
+
+
 def may_be_equal(text: str) -> bool:
     """Whether it is one of `<=`: the offset behind the last row is as large as there are rows."""
     return isinstance(_parsed(text.partition(_IF)[0]).ops[0], ast.LtE)

@@ -8,7 +8,6 @@ from fractions import Fraction
 
 import msgspec
 
-from pytracer._patterns import Pattern
 from pytracer._text import list_words
 from pytracer.analyze.evidence.heap.heap import heap_damage
 from pytracer.analyze.evidence.indices.byte_order import reversed_range
@@ -42,6 +41,7 @@ from pytracer.analyze.evidence.preconditions.terms import (
     may_be_equal,
     unfit_numbers,
 )
+from pytracer.analyze.evidence.preconditions.unchecked_forward import forward_calls
 from pytracer.analyze.known.operators import preconditions
 from pytracer.analyze.view import ProcessView
 
@@ -49,7 +49,6 @@ _NULL = ("null", "near-null")  # an argument is missing or empty
 _OTHERWISE = (*_NULL, "stack-guard")  # or the stack was full
 _ATEN = "aten::"
 _OF_VALUES, _OF_SIZES = ("min", "max", "least_sum"), ("size", "numel")
-_NODE = Pattern(r"^(\w+?)Backward\d*$")
 _MOST_TERMS, _MOST_CALLS = 2, 2
 _WHERE_MADE = "{made}"
 _LARGEST_CODE = 0x10FFFF  # of a character
@@ -212,12 +211,9 @@ def is_unfit(view: ProcessView) -> bool:
 def _of_backward(view: ProcessView) -> Violated | None:
     """Of the call whose backward is running: `ctc_loss` of the node CtcLossBackward0."""
     saved = backward(view)
-    node = _NODE.match(saved.node or "") if saved is not None else None
-    if saved is None or node is None or saved.node is None:
+    if saved is None or saved.node is None:
         return None
-    called = [
-        call for call in earlier_calls(view, preconditions()) if call.operator.replace("_", "") == node[1].lower()
-    ]
+    called = forward_calls(view, saved.node)
     if not called:
         return None
     found = _first_broken(called[0])
@@ -320,6 +316,30 @@ def unchecked_calls_before(view: ProcessView) -> list[str]:
                 (call.operator, call.line), f"{call.operator} at line {call.line}, which does not check that {listed}"
             )
     return [*found.values()]
+
+
+def suspect_forward(view: ProcessView) -> tuple[str, str] | None:
+    """Of the call whose backward is running, and a recorded number of which does not fit, unless it is not read.
+
+    `` ctc_loss at line 21, which does not check that `targets.max() < logp.size(-1)` (69 and 29 here, unless 69 is
+    padding) ``, and what to check.
+    """
+    saved = backward(view)
+    calls = forward_calls(view, saved.node) if saved is not None else []
+    if len({(call.file, call.line) for call in calls}) != 1:
+        return None
+    call = calls[0]
+    implied = [item for item in call.entry.implied if broken_but_for_condition(item, call.given) is not None]
+    terms = [item for item in _open_terms(call) if item.endswith("is padding)")] if implied else []
+    if not terms:
+        return None
+    listed = list_words(terms[:_MOST_TERMS])
+    at = f"line {call.line}"
+    check = (
+        f"Check that {listed} before {at}: {call.operator} takes that for granted, and its backward writes where a "
+        "number beyond that leads."
+    )
+    return f"{call.operator} at {at}, which does not check that {listed}", check
 
 
 def has_unfit_before(view: ProcessView) -> bool:

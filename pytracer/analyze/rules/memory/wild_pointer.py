@@ -85,6 +85,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from pytracer._text import uncapital
 from pytracer.analyze.address_space.null_pointer import null_confidence, null_sibling
 from pytracer.analyze.address_space.stack_bounds import beside_stack, ran_over
 from pytracer.analyze.behind import Behind
@@ -105,13 +106,13 @@ from pytracer.analyze.evidence.phrases import (
     missing_operands,
     python_evidence,
 )
-from pytracer.analyze.evidence.preconditions.violated import is_unfit
+from pytracer.analyze.evidence.preconditions.violated import is_unfit, suspect_forward
 from pytracer.analyze.evidence.wild.address import access_words, address_evidence
 from pytracer.analyze.evidence.wild.explain import explained_access, explained_jump, is_freed_code, without_cause
 from pytracer.analyze.evidence.wild.explanation import Explanation
 from pytracer.analyze.evidence.wild.freed_callback import FreedCallback
 from pytracer.analyze.evidence.wild.memory import OverwrittenMemory
-from pytracer.analyze.evidence.wild.taken_jump import jump_words, refused_evidence, target_evidence
+from pytracer.analyze.evidence.wild.taken_jump import WildJump, jump_words, refused_evidence, target_evidence
 from pytracer.analyze.evidence.wild.unexplained import arguments_clause
 from pytracer.analyze.naming import introduction
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
@@ -159,8 +160,11 @@ class WildPointer(MemoryFaultRule[_Wild]):
         jump, known, explanation = found.jump, found.known, found.explanation
         unsaid = known is None and not explanation.is_sufficient
         dropped = dropped_handle(view) if unsaid else None
+        forward = suspect_forward(view) if known is None and isinstance(explanation, WildJump) else None
         if dropped is not None:
             clause = f": {dropped.summary}"
+        elif forward is not None:
+            clause = f"; the first suspect is {forward[0]}"
         else:
             clause = arguments_clause(view) if unsaid else ""
         return Description(
@@ -175,6 +179,8 @@ class WildPointer(MemoryFaultRule[_Wild]):
             ],
             dropped.advice
             if dropped is not None
+            else f"{forward[1]} If that holds: {uncapital(explanation.advice(view))}"
+            if forward is not None
             else known.advice
             if known is not None and not isinstance(explanation, FreedCallback)
             else explanation.advice(view),

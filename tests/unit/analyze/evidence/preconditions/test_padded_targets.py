@@ -172,3 +172,26 @@ def test_item_of_what_the_caller_passes_is_followed(run: Path) -> None:
         arguments=(targets,), mappings=[PROGRAM], images=(), **ABORT,
     )  # fmt: skip
     assert "does not check that `text['ids'].max() < scores.size(-1)` (90 here)" in advice(report)
+
+
+@pytest.mark.parametrize(("largest", "named"), [(69, True), (36, False)])
+def test_function_pointer_overwritten_in_a_backward_has_the_unchecked_forward_for_its_suspect(
+    largest: int, named: bool, run: Path
+) -> None:
+    """A number that may be padding: hedged."""
+    script = run / "ocr.py"
+    script.write_text(PROGRAM_TEXT, encoding="utf-8")
+    os.utime(script, (0, 0))
+    frame = PythonFrame("train", str(script), 6)
+    arguments = (held(SCORES, 50, 4, 37, dtype="float32"), held(TARGETS, 4, 7, numbers=(0, largest)))
+    holders = tuple(
+        Holder("local", name, item.base, frame, True, elements=item.elements)
+        for name, item in zip(("scores", "targets"), arguments, strict=True)
+    )
+    report = died(
+        run, box=Box(pid=101).alloc(SCORES, 29600).alloc(TARGETS, 224), python=[("train", str(script), 6)],
+        node="CtcLossBackward0", holders=holders, arguments=arguments, mappings=[PROGRAM], images=(),
+        stack_of=IN_BACKWARD, addr=0, code=128, registers={"rbx": TARGETS}, code_bytes=bytes.fromhex("ff5318"),
+    )  # fmt: skip
+    said = "the first suspect is ctc_loss at line 5, which does not check that `targets.max() < scores.size(-1)`"
+    assert (said in summary(report)) == named, summary(report)

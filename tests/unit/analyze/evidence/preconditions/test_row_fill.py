@@ -60,7 +60,10 @@ def report_of(run: Path, source: str, numbers: tuple[int, int] = (0, 62)) -> Rep
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("source", [SOURCE, PADS], ids=["zeros", "pad_sequence"])
+PARTIAL = SOURCE.replace("collate_fn=collate", "collate_fn=functools.partial(collate)")
+
+
+@pytest.mark.parametrize("source", [SOURCE, PADS, PARTIAL], ids=["zeros", "pad_sequence", "partial"])
 def test_a_number_that_rows_are_not_padded_with_is_a_fact_of_the_headline(source: str, run: Path) -> None:
     report = report_of(run, source)
     assert "`targets` [4, 7] holds 62, where ctc_loss at line" in summary(report)
@@ -78,10 +81,15 @@ def test_a_number_that_rows_are_not_padded_with_is_a_fact_of_the_headline(source
         ),
         (SOURCE.replace("zeros(len(batch), 7, dtype", "full((len(batch), 7), PAD, dtype"), (0, 62)),  # not known
         (SOURCE.replace("zeros(len(batch), 7, dtype", "full((len(batch), 7), 62, dtype"), (0, 62)),  # it is the padding
+        (
+            SOURCE.replace("row[:len(ids)] = ids", "row[:len(ids)] = ids; set_end(row, len(ids))")
+            + "def set_end(row, n):\n    row[n:] = PAD\n",
+            (0, 62),
+        ),
         (SOURCE.replace(", collate_fn=collate", ""), (0, 62)),
         (SOURCE, (1, 62)),  # the tensor has no 0: the rows are padded otherwise
     ],
-    ids=["set behind", "set by a mask", "unknown", "the number itself", "no collate", "not there"],
+    ids=["set behind", "set by a mask", "unknown", "the number itself", "set by a helper", "no collate", "not there"],
 )
 def test_a_number_that_may_be_padding_stays_a_suspicion(source: str, numbers: tuple[int, int], run: Path) -> None:
     report = report_of(run, source, numbers)
