@@ -1,9 +1,8 @@
 """A file operation that works once and that every rank does on the same path: another rank had done it before.
 
-`os.remove(old)`, `shutil.rmtree(folder)`, `os.rename(new, old)`, `os.mkdir(folder)` without a condition on the rank
-around it or on the way to it. That another rank came through is shown by a collective that it called behind the line
-and this rank did not; or this rank has itself seen, by a condition around the line, that the path was as it needs it.
-Ranks of other hosts do not count: their disks may be others.
+`os.remove(old)`, `shutil.rmtree(folder)`, `os.rename(new, old)`, `os.mkdir(folder)`, where the source proves that all
+ranks come to the line, and with the same path. That another rank came through is shown by a collective that it called
+behind the line and this rank did not. Ranks of other hosts do not count: their disks may be others.
 """
 
 from __future__ import annotations
@@ -17,25 +16,22 @@ from pytracer._text import list_words
 from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine, failing_line
-from pytracer.analyze.evidence.failing.not_finite.reach import function_of, parts_of
 from pytracer.analyze.evidence.failing.stored.operations import Operation, failed_operation
-from pytracer.analyze.evidence.slicing.own_paths import may_be_own
+from pytracer.analyze.evidence.slicing.alike import is_alike_on_all_ranks
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
-from pytracer.analyze.evidence.syntax.loops import deciding_ifs, loops_around
+from pytracer.analyze.evidence.syntax.loops import deciding_ifs
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
-from pytracer.analyze.evidence.syntax.ranks import is_rank, reads_rank
-from pytracer.analyze.evidence.syntax.scopes import own_nodes, spans
+from pytracer.analyze.evidence.syntax.scopes import own_nodes
 from pytracer.analyze.kin import on_one_machine
 from pytracer.analyze.naming import LineWords, name_words
 from pytracer.analyze.view import JobView, ProcessView
 
 _ASKS = frozenset({"exists", "isfile", "isdir", "is_file", "is_dir", "lexists", "listdir", "glob", "iterdir"})
-_DEEPEST = 4
 
 
 class DoneByAll(msgspec.Struct, frozen=True):
-    """`first`: who had done it, or may have; `alone`: no other one can have. `way`: the lines of the callers."""
+    """`first`: who had done it. `way`: the lines of the callers."""
 
     at: FailingLine
     operation: Operation
@@ -59,8 +55,9 @@ class DoneByAll(msgspec.Struct, frozen=True):
         asked = f" {self.asked}" if self.asked is not None else ""
         other = f" Or let it be done twice: {self.operation.tolerant}." if self.operation.tolerant is not None else ""
         return (
-            f"No condition on the rank is around line {line}{way}: each rank runs `{call}` with the same path, one "
-            f"succeeds, and the others {finds}.{asked} Let rank 0 alone {what} it (`if dist.get_rank() == 0:` around "
+            f"As far as the source shows, no condition on the rank is around line {line}{way}: each rank runs `{call}` "
+            f"with the same path, one succeeds, and the others {finds}.{asked} "
+            f"Let rank 0 alone {what} it (`if dist.get_rank() == 0:` around "
             f"line {line}), and behind that all ranks call dist.barrier().{other}"
         )
 
@@ -71,22 +68,19 @@ class DoneByAll(msgspec.Struct, frozen=True):
 
 
 def done_by_all(job: JobView, view: ProcessView) -> DoneByAll | None:
-    """None where the path or the way to the line may be this rank's alone, or nobody else can be shown to have come."""
+    """None unless all ranks are proven to come to the line with the same path, and another one to have passed it."""
     others = [item for item in _ranks(job, view) if not _failed_alike(item, view)]
     at = failing_line(view.process.snapshot, view.exception, view.exception_stack) if others else None
     operation = failed_operation(at) if at is not None else None
     spot = at.slice.spot(0) if at is not None else None
     if at is None or operation is None or spot is None:
         return None
+    came = [item for item in others if _came_further(job, view, item) and _started_alike(item, view)]
+    if not came or not is_alike_on_all_ranks(at, operation.call, operation.path, makes=operation.makes):
+        return None
     way = [item for depth in range(len(at.frames)) if (item := at.slice.spot(depth)) is not None]
-    if any(_is_for_some(at, item) for item in way) or may_be_own(at, operation.path, spot):
-        return None
-    came = [item for item in others if _came_further(job, view, item)]
     asked = _asked(at, operation, spot)
-    if not came and asked is None:
-        return None
-    sure = came if came else others
-    first = name_words(sure) if len(sure) == 1 else "another rank"
+    first = name_words(came) if len(came) == 1 else "another rank"
     lines = tuple(at.place(item, item.line) for item in way[1:] if not isinstance(item.scope, ast.Module))
     return DoneByAll(at, operation, first, asked, lines)
 
@@ -106,6 +100,16 @@ def _failed_alike(other: ProcessView, view: ProcessView) -> bool:
     return same and other.python_frame == view.python_frame
 
 
+def _started_alike(other: ProcessView, view: ProcessView) -> bool:
+    """Whether both have the same command line; that of a child of multiprocessing has the number of its pipe."""
+    first, second = ([*filter(_is_of_program, item.process.snapshot.argv)] for item in (other, view))
+    return first == second
+
+
+def _is_of_program(word: str) -> bool:
+    return "pipe_handle=" not in word
+
+
 def _came_further(job: JobView, view: ProcessView, other: ProcessView) -> bool:
     """Whether it called a collective of a common group that this rank had not come to."""
     for group in job.matches.groups:
@@ -113,57 +117,6 @@ def _came_further(job: JobView, view: ProcessView, other: ProcessView) -> bool:
         if mine is not None and theirs is not None and theirs > mine:
             return True
     return False
-
-
-def _is_for_some(at: FailingLine, spot: Spot) -> bool:
-    """Whether the rank may decide that this one comes to the line; also by a flag of which the source shows nothing."""
-    tests = [item.test for item, _ in deciding_ifs(spot.tree, spot.line)]
-    for item in own_nodes(spot.scope):
-        if isinstance(item, (ast.If, ast.While, ast.IfExp)) and spans(item, spot.line):
-            tests.append(item.test)
-        elif isinstance(item, ast.BoolOp) and spans(item, spot.line):
-            tests.append(item)
-        elif isinstance(item, ast.Match) and spans(item, spot.line):
-            tests.append(item.subject)
-    loops = (item.iter for item in loops_around(spot.tree, spot.line) if not isinstance(item, ast.While))
-    if any(reads_rank(item) for item in loops):
-        return True
-    return any(_by_rank(at, test, spot, _DEEPEST) for test in tests)
-
-
-def _by_rank(at: FailingLine, node: ast.AST, spot: Spot, left: int) -> bool:
-    """Whether a condition has the rank in it, by the variables and functions that it is made of."""
-    if reads_rank(node):
-        return True
-    if not left:
-        return False
-    for part in _flags(node):
-        if isinstance(part, ast.Call):
-            found = function_of(at, part, spot)
-            returned = [item.value for item in own_nodes(found[0]) if isinstance(item, ast.Return)] if found else []
-            ifs = [item.test for item in own_nodes(found[0]) if isinstance(item, ast.If)] if found else []
-            inner = [item for item in (*returned, *ifs) if item is not None]
-            if found is not None and any(_by_rank(at, item, found[1], left - 1) for item in inner):
-                return True
-            continue
-        reached = [*parts_of(at, part, spot)]
-        made = [item for item in reached if item.node is not part]
-        if not made:
-            return True
-        if any(reads_rank(item.node) for item in made if not isinstance(item.node, ast.Call) or is_rank(item.node)):
-            return True
-    return False
-
-
-def _flags(node: ast.AST) -> Iterator[ast.expr]:
-    """Variables and calls whose truth is asked, not what a comparison reads."""
-    if isinstance(node, ast.BoolOp):
-        for item in node.values:
-            yield from _flags(item)
-    elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-        yield from _flags(node.operand)
-    elif isinstance(node, (ast.Name, ast.Attribute)) or (isinstance(node, ast.Call) and called_name(node) not in _ASKS):
-        yield node
 
 
 def _asked(at: FailingLine, operation: Operation, spot: Spot) -> str | None:
