@@ -20,9 +20,10 @@ from pytracer.analyze.evidence.failing.processes.made_by_one import paths_of
 from pytracer.analyze.evidence.failing.stored.opened import OpenedFile, broken_file, file_subject, opened
 from pytracer.analyze.evidence.failing.stored.paths import PATH_CALLS, path_parts
 from pytracer.analyze.evidence.lifetime.file_writers import NOT_OF_PATH, writers
+from pytracer.analyze.evidence.slicing.callers import calls_named
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
-from pytracer.analyze.evidence.syntax.loops import deciding_ifs
+from pytracer.analyze.evidence.syntax.loops import deciding_ifs, loops_around
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes, parameters, scope_of, spans_body, withs_around
@@ -36,7 +37,13 @@ _WIDE = Pattern(
     r"|HTTPException|HTTPError|IncompleteRead|ChunkedEncoding|ProtocolError|ClientError"
 )
 _LOADS = Pattern(r"\burl|requests\.|httpx|iter_content|iter_bytes|download|\bhttp")
+_COPIES = ("copy", "copy2", "copyfile")  # what they read may be cut off itself; copy2 keeps its time
+_ONLY_SAY = frozenset(
+    {"print", "debug", "info", "warning", "warn", "error", "exception", "critical", "log", "sleep", "str", "repr"}
+    | {"format", "print_exc", "format_exc"}
+)
 _SECOND = 1_000_000_000
+_DEEPEST = 4
 
 
 class _HalfWritten(msgspec.Struct, frozen=True):
@@ -54,6 +61,12 @@ class _HalfWritten(msgspec.Struct, frozen=True):
     caught: tuple[Spot, int, str] | None
     own: bool
     loads: bool
+
+    @property
+    def origin(self) -> str | None:
+        """Of a copy: what it is made from."""
+        is_copy = called_name(self.call) in _COPIES and bool(self.call.args)
+        return short(source(self.call.args[0])) if is_copy else None
 
 
 class _Way(msgspec.Struct, frozen=True):
@@ -75,8 +88,14 @@ def half_written(at: FailingLine) -> str | None:
     if found.caught is not None:
         caught = f", or remove it in `{found.caught[2]}` ({at.place(found.caught[0], found.caught[1])})"
     size = " Compare its size with the Content-Length: a connection may also end early." if found.loads else ""
+    first = f"Delete {found.file.name}, and start again."
+    if found.origin is not None:
+        first = (
+            f"Compare the size of {found.file.name} with that of `{found.origin}` ({writes}): where they are alike, "
+            f"that one is cut off, too, and has to be made anew. Then delete {found.file.name}, and start again."
+        )
     return (
-        f"Delete {found.file.name}, and start again. `{short(source(found.test))}` ({asks}) cannot know a part from "
+        f"{first} `{short(source(found.test))}` ({asks}) cannot know a part from "
         f"the whole: let {writes} write to another name, and os.replace() it to `{path}` when it is "
         f"whole{caught}.{size}"
     )
@@ -89,6 +108,8 @@ def half_written_subject(at: FailingLine) -> str | None:
         return None
     writes, asks = at.place(found.spot, found.call.lineno), at.place(found.asks, found.test.lineno)
     takes = f"{asks} takes what is there for the whole file"
+    if found.origin is not None:
+        return f"{broken}: `{found.origin}`, from which {writes} copies it, may be so, too, or the copy ended; {takes}"
     if not found.own or found.caught is None:
         ended = f"an earlier download at {writes} was ended" if found.loads else f"an earlier run was ended at {writes}"
         return f"{broken}, most likely because {ended}; {takes}"
@@ -110,8 +131,10 @@ def _half_written(at: FailingLine) -> _HalfWritten | None:
         if path_parts(at.slice, way.path, way.spots[0]) not in read:
             continue
         test, caught = _test(at, way, read), _caught(way)
-        if test is None or _cleans(way) or (own and caught is None):
-            return None  # it is whole when it is there, or it is not known what left it
+        if test is None or _cleans(way):
+            return None  # it is whole when it is there
+        if own and called_name(way.call) not in _COPIES and (caught is None or not _may_ask_again(at, *test)):
+            return None  # it is not known what left it
         found.append(_HalfWritten(file, way.call, way.path, way.spots[0], *test, caught, bool(own), _loads(way)))
     return found[0] if len(found) == 1 else None
 
@@ -221,6 +244,21 @@ def _test(at: FailingLine, way: _Way, read: set[tuple[str, ...]]) -> tuple[ast.e
     return None
 
 
+def _may_ask_again(at: FailingLine, test: ast.expr, spot: Spot) -> bool:
+    """Whether the question can come behind the writing: in a loop, or by another call of its function."""
+    tree, line = spot.tree, test.lineno
+    for _ in range(_DEEPEST):
+        scope = scope_of(tree, line)
+        if loops_around(tree, line):
+            return True
+        found = [*calls_named(at.files, getattr(scope, "name", ""))]
+        if len(found) != 1:
+            return len(found) > 1
+        _, tree, call = found[0]
+        line = call.lineno
+    return False
+
+
 def _asked(call: ast.Call) -> ast.expr:
     """`path` of `os.path.exists(path)` and of `path.exists()`."""
     return call.args[0] if call.args else getattr(call.func, "value", call.func)
@@ -240,10 +278,13 @@ def _cleans(way: _Way) -> bool:
 
 
 def _caught(way: _Way) -> tuple[Spot, int, str] | None:
-    """The innermost handler around it that goes on."""
+    """The innermost handler around it that goes on, and does no more than say so: another call may write, too."""
     for spot in way.spots:
         for item in _tries(spot):
             handler = next((part for part in item.handlers if _is_wide(part.type)), None)
+            calls = [part for part in nodes_of(handler) if isinstance(part, ast.Call)] if handler is not None else []
+            if any(called_name(part) not in _ONLY_SAY for part in calls):
+                return None
             if handler is not None and not any(isinstance(part, ast.Raise) for part in handler.body):
                 head = f"except {ast.unparse(handler.type)}" if handler.type is not None else "except"
                 return spot, handler.lineno, short(head)

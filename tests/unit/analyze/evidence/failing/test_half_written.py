@@ -48,9 +48,10 @@ def table(url, cache):
             log("no table")
     with open(path) as file:
         return json.load(file)
-table(address(), folder())
+for number in range(3):
+    table(address(number), folder())
 """
-HELPER_WAY = [("table", 15), ("<module>", 16)]
+HELPER_WAY = [("table", 15), ("<module>", 17)]
 PLAIN = """import os, torch, urllib.request
 path = "/data/weights.pt"
 if not os.path.isfile(path):
@@ -67,9 +68,20 @@ def features(folder):
         np.save(path, compute())
     except Exception:
         warn("not kept")
-features(root())
+for turn in range(2):
+    features(root())
 """
-MADE_WAY = [("features", 5), ("<module>", 10)]
+MADE_WAY = [("features", 5), ("<module>", 11)]
+COPIED = """import os, shutil, torch
+def stage(src, local):
+    if not os.path.exists(local):
+        shutil.copy2(src, local)
+    return local
+def main():
+    state = torch.load(stage("/store/model.pt", "/local/model.pt"))
+main()
+"""
+COPIED_WAY = [("main", 7), ("<module>", 8)]
 
 
 def said(
@@ -214,3 +226,30 @@ main(name())
 """
     found = said(tmp_path, source, [("main", 4), ("<module>", 10)], "/runs/last.pt")
     assert found.subject == "last.pt is cut off (576.0 KiB, without the end of its zip archive)"
+
+
+@pytest.mark.parametrize("copies", ["copy2", "copy", "copyfile"])
+@pytest.mark.parametrize("age", [1, 7200])
+def test_copy_names_what_it_was_made_from(copies: str, age: int, tmp_path: Path) -> None:
+    """That may be cut off itself; the time of the copy says nothing, as copy2() keeps that of the other file."""
+    found = said(tmp_path, COPIED.replace("copy2", copies), COPIED_WAY, "/local/model.pt", age=age)
+    assert found.subject == (
+        "model.pt is cut off (576.0 KiB, without the end of its zip archive): `src`, from which line 4 copies it, may "
+        "be so, too, or the copy ended; line 3 takes what is there for the whole file"
+    )
+    assert found.words is not None and "Compare the size of model.pt with that of `src` (line 4)" in found.words
+    assert "earlier run" not in found.subject
+
+
+@pytest.mark.parametrize("does", ["restore_backup(path)", "shutil.copy(spare, path)", "fetch_other(url)"])
+def test_handler_that_may_write_itself_is_not_told_to_go_on_only(does: str, tmp_path: Path) -> None:
+    assert "most likely because" not in (of_store(tmp_path, STORE.replace("print(error)", does)).subject or "")
+
+
+def test_question_that_came_before_the_writing_alone_took_nothing(tmp_path: Path) -> None:
+    """Without a loop and another call, it was asked when nothing was there."""
+    once = MADE.replace("for turn in range(2):\n    features(root())", "features(root())\n")
+    error = ("ValueError", "cannot reshape array: mmap length is greater than filesize")
+    way = [("features", 5), ("<module>", 10)]
+    found = said(tmp_path, once, way, "/cache/features.npy", kind="numpy", error=error)
+    assert "most likely because" not in (found.subject or "")
