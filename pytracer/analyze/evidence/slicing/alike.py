@@ -71,7 +71,7 @@ _OF_OBJECTS = ("eval", "exec")  # `model.eval()` is no such call
 _OF_MODULES = ("__name__", "__file__")
 
 
-class _Unproven(Exception):  # noqa: N818 - it ends a proof, and is no error
+class _Unproven(Exception):
     """What all ranks may not have alike."""
 
 
