@@ -180,7 +180,8 @@ def _called(node: ast.Call, spot: Spot) -> Hazard | None:
         if any(item.arg in ("unbiased", "correction", "ddof") for item in node.keywords) or not _is_of_all(node):
             return None
         says = f"takes `{source(node)}`, which is NaN for a single element"
-        make = f"normalize only where there are several (`if len({of}) > 1`), or drop such a batch (drop_last=True)"
+        leave = "drop such a batch (drop_last=True)" if _loads_batches(spot) else "leave such a batch out"
+        make = f"normalize only where there are several (`if len({of}) > 1`), or {leave}"
         return Hazard(node, spot, says, make, only="single", operand=operand)
     if _LOSSES.search(name):
         if summed or (name == "mean" and not _is_of_all(node)):
@@ -211,6 +212,15 @@ def _called(node: ast.Call, spot: Spot) -> Hazard | None:
         make = f"subtract the largest of its row first (use log_softmax() or logsumexp()), or clamp `{of}`"
         return Hazard(node, spot, says, make, USUAL if scaled else WEAK)
     return None
+
+
+def _loads_batches(spot: Spot) -> bool:
+    """Whether a DataLoader may make its batches, for which there is an option; not where this file collects them."""
+    nodes = nodes_of(spot.tree)
+    return not any(called_name(item) == "backward" for item in nodes if isinstance(item, ast.Call)) or any(
+        variable(item) == "DataLoader" or (isinstance(item, ast.Attribute) and item.attr == "DataLoader")
+        for item in nodes_of(spot.tree)
+    )
 
 
 def _is_of_all(node: ast.Call) -> bool:

@@ -14,6 +14,8 @@ from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.not_finite.hazard import Hazard
 from pytracer.analyze.evidence.failing.not_finite.hazards import hazards_in
+from pytracer.analyze.evidence.failing.not_finite.last_rounds import had_one_element
+from pytracer.analyze.evidence.failing.not_finite.likeliest import likeliest, without_repeats
 from pytracer.analyze.evidence.failing.not_finite.negative import by_negative_number
 from pytracer.analyze.evidence.failing.not_finite.reach import Part, parts_of
 from pytracer.analyze.evidence.failing.recorded import Shape, shape_of
@@ -117,9 +119,18 @@ def hazards_of(
     proven = {key: item for key, item in found.items() if proof(at, item)}
     if proven:
         return [*proven.values()]
+    single = [item for item in found.values() if item.only == "single"]
+    if len(single) == 1 and _are_bad(at) and had_one_element(at, single[0]):
+        says = f"takes `{source(single[0].node)}` of a single element, as the last batch had one, which is NaN"
+        return [structs.replace(single[0], says=says)]
     most = max((item.weight for item in found.values()), default=0)
-    kept = [item for item in found.values() if item.weight == most]
+    kept = without_repeats([item for item in found.values() if item.weight == most])
     return sorted(kept, key=lambda item: (item.spot.file != at.frame.file, item.spot.file or "", item.line))
+
+
+def _are_bad(at: FailingLine) -> bool:
+    weights = weights_of(at)
+    return weights is not None and weights.bad
 
 
 def proof(at: FailingLine, hazard: Hazard) -> str:
@@ -234,6 +245,9 @@ def hazard_subject(at: FailingLine, found: Sequence[Hazard]) -> str:
         return ""
     if len(found) == 1:
         return f"; {place_of(at, found[0])} {found[0].says}{found[0].since}"
+    first = likeliest(found)
+    if first is not None:
+        return f"; most likely {place_of(at, first)} made it: it {first.says}"
     if len(_places(at, found)) == 1:
         return f"; {place_of(at, found[0])} {', and '.join(item.says + item.since for item in found)}"
     return f"; {_lines(at, found)} can make it"
@@ -254,7 +268,13 @@ def hazard_advice(at: FailingLine, found: Sequence[Hazard]) -> str:
     """A sentence for each: what the line does, and what to write there."""
     if not found or len(found) > MOST_LINES:
         return ""
-    said = (f"{place_of(at, item)} {item.says}{proof(at, item)}: {item.make}." for item in found)
+    first = likeliest(found)
+    said = [f"{place_of(at, item)} {item.says}{proof(at, item)}: {item.make}." for item in found if item is not first]
+    if first is not None:
+        said = [
+            f"Most likely {place_of(at, first)} did: it {first.says}. There, {first.make}.",
+            *(f"Less so: {text}" for text in said),
+        ]
     return " ".join(f"L{text[1:]}" if text.startswith("line ") else text for text in said)
 
 
