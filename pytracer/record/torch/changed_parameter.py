@@ -40,7 +40,7 @@ def changed_parameter(error: BaseException, trace: TracebackType | None) -> list
         for frame in programs_frames(trace):
             held = [
                 (name, item)
-                for name, item in itertools.islice(_parameters(frame), _MOST_PARAMETERS)
+                for name, item in itertools.islice(named_parameters(frame), _MOST_PARAMETERS)
                 if type(item) in kinds and item._version == version and list(item.shape) == sizes
             ]
             if held:
@@ -87,7 +87,8 @@ def _values(frame: FrameType) -> Iterator[tuple[str, object]]:
         yield from ((f"self.{inner}", item) for inner, item in itertools.islice(held.items(), _LOOKED_AT))
 
 
-def _parameters(frame: FrameType) -> Iterator[tuple[str, Any]]:
+def named_parameters(frame: FrameType) -> Iterator[tuple[str, Any]]:
+    """Those of the modules that its variables and the attributes of `self` hold: `self.net.fc.weight`."""
     for name, value in _values(frame):
         yield from _of_module(name, value, 0)
 

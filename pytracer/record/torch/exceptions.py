@@ -32,7 +32,7 @@ CONTEXTS = 4
 _LONGEST_CHAIN = 1000
 
 _LATER = ("frame_variables", "near_names", "gradient_state", "changed_parameter", "refused_item", "batch_indices",
-          "opened_file", "limits", "taken_port", "child_statuses", "subnormals")  # fmt: skip
+          "opened_file", "limits", "taken_port", "child_statuses", "subnormals", "unfit_state")  # fmt: skip
 _MOST_OF_POOLS = 4  # exceptions of one process
 _MOST_OF_THREADS = 8  # that call sys.excepthook themselves and go on, such as multiprocessing.resource_sharer's
 _HANDED_OVER = (
@@ -268,8 +268,10 @@ def _gradients(error: BaseException, trace: TracebackType | None) -> list[dict[s
         from pytracer.record.torch.changed_parameter import changed_parameter
         from pytracer.record.torch.gradient_state import gradient_state
         from pytracer.record.torch.refused_item import refused_item
+        from pytracer.record.torch.unfit_state import unfit_state
 
-        return [*gradient_state(error, trace), *changed_parameter(error, trace), *refused_item(error)]
+        found = [*gradient_state(error, trace), *changed_parameter(error, trace), *refused_item(error)]
+        return [*found, *unfit_state(error, trace)]
     except Exception:  # torch itself may have failed to import
         return []
 

@@ -26,19 +26,14 @@ def without_repeats(found: Sequence[Hazard]) -> list[Hazard]:
         if at is None:
             kept.append(item)
             continue
-        first = kept[at]
-        logs = "takes the logs of " if first.says.startswith("takes the log ") else ""
-        if logs:
-            both = f"{logs}`{_of(first)}` and `{_of(item)}`, -inf at 0 and NaN below"
-            kept[at] = structs.replace(first, says=both, make="clamp both to 1e-8 and more first")
+        both = f"takes the logs of `{_of(kept[at])}` and `{_of(item)}`, -inf at 0 and NaN below"
+        kept[at] = structs.replace(kept[at], says=both, make="clamp both to 1e-8 and more first")
     return kept
 
 
 def _same_log(one: Hazard, other: Hazard) -> bool:
     same = (one.spot.file, one.line) == (other.spot.file, other.line)
-    return same and all(
-        item.make.startswith(("take the log of ", "clamp both ")) and _is_log(item) for item in (one, other)
-    )
+    return same and all(item.make.startswith("take the log of ") and _is_log(item) for item in (one, other))
 
 
 def _is_log(item: Hazard) -> bool:
@@ -76,4 +71,6 @@ def _normalizes(item: Hazard) -> bool:
 
 
 def _of_probability(item: Hazard) -> bool:
-    return _PROBABILITY.search(item.says) is not None
+    """Each of those whose logs it takes."""
+    taken = item.says.split("`")[1::2]
+    return bool(taken) and all(_PROBABILITY.search(text) is not None for text in taken)

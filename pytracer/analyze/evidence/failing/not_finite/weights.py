@@ -271,10 +271,7 @@ def hazard_advice(at: FailingLine, found: Sequence[Hazard]) -> str:
     first = likeliest(found)
     said = [f"{place_of(at, item)} {item.says}{proof(at, item)}: {item.make}." for item in found if item is not first]
     if first is not None:
-        said = [
-            f"Most likely {place_of(at, first)} did: it {first.says}. There, {first.make}.",
-            *(f"Less so: {text}" for text in said),
-        ]
+        said = [f"Most likely {place_of(at, first)} made it: it {first.says}; {first.make}.", *said]
     return " ".join(f"L{text[1:]}" if text.startswith("line ") else text for text in said)
 
 

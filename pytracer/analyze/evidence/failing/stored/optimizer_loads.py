@@ -12,6 +12,8 @@ from pytracer.analyze.evidence.slicing.bindings import is_demonstration
 from pytracer.analyze.evidence.slicing.callers import called_function, calls_named
 from pytracer.analyze.evidence.slicing.calls import argument_of
 from pytracer.analyze.evidence.slicing.spots import END, Made, Spot
+from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
+from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.loops import LOOPS, deciding_ifs, last_of, loops_around
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
@@ -90,6 +92,33 @@ def _loads(at: FailingLine, held: _Held) -> Iterator[OptimizerLoad]:
     for item in nodes_of(owner) if owner is not None else ():
         if isinstance(item, ast.Call) and _is_load(item, name):
             yield _load_of_method(at, held, item)
+    if owner is not None:
+        yield from _loads_of_object(at, held, owner)
+
+
+def _loads_of_object(at: FailingLine, held: _Held, owner: ast.ClassDef) -> Iterator[OptimizerLoad]:
+    """`trainer.opt.load_state_dict(state)`, where `trainer = Trainer(config)`, or `cls(config)` in a method of it."""
+    end = f".{held.name.removeprefix('self.')}"
+    for file, tree in at.files.items():
+        for item in nodes_of(tree):
+            if not isinstance(item, ast.Call) or not isinstance(item.func, ast.Attribute) or not _loads_something(item):
+                continue
+            name = ast.unparse(item.func.value)
+            if not name.endswith(end) or not name.removesuffix(end).isidentifier() or name == held.name:
+                continue
+            scope = scope_of(tree, item.lineno)
+            if not _is_object_of(scope, name.removesuffix(end), owner, class_around(tree, scope)):
+                continue
+            calls = calls_named(at.files, getattr(scope, "name", ""))
+            runs = isinstance(scope, ast.Module) or any(not _is_conditional(home, one.lineno) for _, home, one in calls)
+            maybe = not runs or _is_conditional(tree, item.lineno)
+            yield OptimizerLoad(item, Spot(file, tree, scope, item.lineno), name, maybe)
+
+
+def _is_object_of(scope: Scope, name: str, owner: ast.ClassDef, around: ast.ClassDef | None) -> bool:
+    makers = (owner.name, "cls") if around is owner else (owner.name,)
+    made = [value for _, value in lines_that_bind(scope, name)]
+    return bool(made) and all(isinstance(item, ast.Call) and called_name(item) in makers for item in made)
 
 
 def _load_of_method(at: FailingLine, held: _Held, call: ast.Call) -> OptimizerLoad:
@@ -125,8 +154,11 @@ def _loads_of_helper(at: FailingLine, held: _Held, call: ast.Call, maybe: bool) 
 
 
 def _is_load(call: ast.Call, name: str) -> bool:
-    func = call.func
-    return isinstance(func, ast.Attribute) and func.attr == _LOAD and variable(func.value) == name and bool(call.args)
+    return _loads_something(call) and isinstance(call.func, ast.Attribute) and variable(call.func.value) == name
+
+
+def _loads_something(call: ast.Call) -> bool:
+    return isinstance(call.func, ast.Attribute) and call.func.attr == _LOAD and bool(call.args)
 
 
 def _runs_between(scope: Scope, held: _Held, line: int) -> bool:

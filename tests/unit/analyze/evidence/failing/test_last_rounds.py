@@ -1,0 +1,113 @@
+"""NaN weights whose last batch had one element, by the memory of the lines that used it; and what is likeliest."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import pytest
+
+from pytracer.analyze.evidence.failing.explained import explained
+from pytracer.decode.types.snapshot import CallSite, Moment, Storage
+from pytracer.decode.types.snapshot import PythonFrame as Frame
+from pytracer.report.job import ExceptionReport, PythonFrame, VariableReport
+
+SOURCE = """def update(policy, gain, old, a):
+    gain = (gain - gain.mean()) / {spread}
+    ratio = torch.exp(torch.log(policy.pi(a).gather(1, a)) - torch.log({old}))
+    surrogate = {surrogate}
+    loss = -surrogate.mean()
+    loss.backward()
+    optimizer.step()
+def act(policy, seen):
+    return Categorical(policy.pi(seen))
+optimizer = torch.optim.Adam(policy.parameters())
+act(policy, seen)
+"""
+
+
+class Told(NamedTuple):
+    """For the headline, and what to do."""
+
+    subject: str
+    words: str
+
+
+def told(
+    folder: Path,
+    *storages: tuple[int, int, int],
+    spread: str = "(gain.std() + 1e-5)",
+    old: str = "old_prob",
+    surrogate: str = "ratio * gain",
+) -> Told:
+    """Of act(), with NaN weights. `storages`: epoch, line and bytes of what was allocated."""
+    file = folder / "train.py"
+    file.write_text(SOURCE.format(spread=spread, old=old, surrogate=surrogate), encoding="utf-8")
+    made = tuple(
+        Storage(at, size, "freed", Moment(epoch, at, None), CallSite(Frame("update", str(file), line)), 1)
+        for at, (epoch, line, size) in enumerate(storages)
+    )
+    snapshot: Any = SimpleNamespace(
+        argv=(), created_wall_ns=time.time_ns() + 10**9, named={}, rank=None, facts=(), step=3, storages=made
+    )
+    frames = [
+        PythonFrame(file="/x/site-packages/torch/distributions/distribution.py", function="__init__", line=77),
+        PythonFrame(function="act", file=str(file), line=9),
+        PythonFrame(function="<module>", file=str(file), line=11),
+    ]
+    values = [
+        VariableReport(name="seen", value="[4] float32"),
+        VariableReport(name="parameters of policy", value="6 of 6 with nan"),
+    ]
+    message = "Expected parameter probs of distribution Categorical to satisfy Simplex(), but found: tensor([nan, nan])"
+    found = explained(snapshot, ExceptionReport(type="ValueError", message=message, variables=values), frames)
+    assert found.failure is None, found.failure
+    return Told(found.subject or "", found.words or "")
+
+
+ONE = ((1, 2, 80), (1, 4, 80), (2, 2, 4), (2, 2, 8), (2, 4, 4), (2, 4, 4))
+
+
+def test_batch_of_one_is_known_by_the_memory_of_the_round(tmp_path: Path) -> None:
+    """Nothing else is said then."""
+    found = told(tmp_path, *ONE)
+    assert found.subject.endswith(
+        "; line 2 takes `gain.std()` of a single element, as the last batch had one, which is NaN"
+    )
+    assert "leave such a batch out" in found.words
+    assert "log" not in found.words
+
+
+@pytest.mark.parametrize(
+    ("storages", "more"),
+    [
+        ((), {}),
+        (((2, 2, 4), (2, 4, 4), (3, 2, 80), (3, 4, 80), (3, 4, 80)), {}),
+        (((2, 2, 4), (2, 2, 8), (2, 4, 8), (2, 4, 8)), {}),
+        (((2, 2, 4), (2, 4, 4)), {}),
+        (ONE, {"surrogate": "(ratio * gain).sum(1)"}),
+        (ONE, {"surrogate": "(ratio * gain).bfloat16()"}),
+    ],
+    ids=["nothing", "an earlier round", "two elements", "one storage", "a sum", "another type"],
+)
+def test_spread_of_a_batch_is_likelier_than_the_log_of_a_probability(
+    storages: tuple[tuple[int, int, int], ...], more: dict[str, str], tmp_path: Path
+) -> None:
+    """Where the size of the last batch is not known; both logs of a line are one sentence."""
+    found = told(tmp_path, *storages, **more)
+    assert found.subject.endswith(
+        "; most likely line 2 made it: it takes `gain.std()`, which is NaN for a single element"
+    )
+    assert "takes the logs of `policy.pi(a).gather(1, a)` and `old_prob`" in found.words
+    assert found.words.count("clamp") == 1
+    assert "as the last batch had one" not in found.words
+
+
+@pytest.mark.parametrize(
+    "more", [{"old": "area"}, {"spread": "(gain.std(unbiased=False) + 1e-5)"}], ids=["no probability", "biased"]
+)
+def test_nothing_is_likelier_where_other_causes_are_as_likely(more: dict[str, str], tmp_path: Path) -> None:
+    """The log of what is no probability, or a spread that is 0 for one element."""
+    assert "most likely" not in told(tmp_path, **more).subject
