@@ -90,8 +90,8 @@ def _quiet(at: FailingLine, file: str, tree: ast.Module, item: ReplacedAttribute
     if function is None:
         return None
     if _does_nothing(function):
-        tests = [test.test for test, around in deciding_ifs(tree, item.line) if around]
-        spared = len(tests) == 1 and is_for_one_rank(tests[0]) is False and not _is_of_host(at, tests[0])
+        around = [test.test for test, holds in deciding_ifs(tree, item.line) if holds]
+        spared = len(around) == 1 and is_for_one_rank(around[0]) is False and not _is_of_host(at, around[0])
         return _Quiet(file, item.line) if spared and _is_always_called(at, file, tree, item) else None
     tests = [part for part in own_nodes(function) if isinstance(part, ast.If)]
     if not _is_always_called(at, file, tree, item) or deciding_ifs(tree, item.line):
