@@ -52,7 +52,13 @@ _SETS = (
         "thirty_eighth_unseen.toml",
         "thirty_ninth_unseen.toml",
     ),
-    *("fortieth_unseen.toml", "forty_first_unseen.toml", "forty_second_unseen.toml", "forty_third_unseen.toml"),
+    *(
+        "fortieth_unseen.toml",
+        "forty_first_unseen.toml",
+        "forty_second_unseen.toml",
+        "forty_third_unseen.toml",
+        "forty_fourth_unseen.toml",
+    ),
 )
 CASES: list[tuple[str, dict[str, Any]]] = [
     (name, case)
