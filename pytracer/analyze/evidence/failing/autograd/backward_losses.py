@@ -6,6 +6,7 @@ import ast
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.autograd.forward_lines import given
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.slicing.spots import Spot
@@ -16,6 +17,7 @@ from pytracer.analyze.evidence.syntax.scopes import parameters
 _BACKWARDS = ("backward", "manual_backward")
 _SCALES = ("scale", "scale_loss")
 _DEPTHS = 8
+_HANDED = Pattern(r"(?i)(?:^|[._])\w*(?:accelerator|fabric|engine|autograd|booster|strategy|trainer|model|optim\w*|opt)$|^self$")
 
 
 class Loss(msgspec.Struct, frozen=True):
@@ -54,7 +56,8 @@ def _backward_of(call: ast.Call) -> ast.expr | None:
     """`loss` of `loss.backward()`, `scaler.scale(loss).backward()`, `self.manual_backward(loss)`."""
     if called_name(call) not in _BACKWARDS or not isinstance(call.func, ast.Attribute):
         return None
-    own = [item for item in call.args if not isinstance(item, ast.Constant)]
+    handed = call.func.attr == "manual_backward" or _HANDED.search(ast.unparse(call.func.value)) is not None
+    own = [item for item in call.args if not isinstance(item, (ast.Constant, ast.Starred))] if handed else []
     value = own[0] if own else call.func.value
     while isinstance(value, ast.Call) and called_name(value) in _SCALES and value.args:
         value = value.args[0]

@@ -13,16 +13,24 @@ from pytracer.analyze.evidence.slicing.bindings import bindings_of
 from pytracer.analyze.evidence.slicing.calls import MADE_ON_CALL, argument_of, method_of
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.bindings import lines_that_fill
-from pytracer.analyze.evidence.syntax.calls import passed_values
-from pytracer.analyze.evidence.syntax.cut_values import is_without_graph, with_graph
+from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
+from pytracer.analyze.evidence.syntax.cut_values import (
+    is_of_indices,
+    is_without_graph,
+    sets_no_graph,
+    with_graph,
+)
 from pytracer.analyze.evidence.syntax.names import holds, variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.reaching import reaching
-from pytracer.analyze.evidence.syntax.scopes import Scope, class_around, own_nodes, parameters
+from pytracer.analyze.evidence.syntax.scopes import Scope, class_around, own_nodes, parameters, spans_body
 
 _INDEX = Pattern(r"\[(\d+)\]")
 _OWN_FORWARDS = ("self", "self.forward", "self.__call__", "super().forward", "super().__call__")
 _FUNCTIONS = 3  # that call each other
+_LIBRARIES = ("torch.", "contextlib.", "tempfile.", "time.", "nullcontext", "warnings.")
+_MODES = frozenset({"autocast", "record_function", "profile", "device", "open", "no_sync", "enable_grad", "range"})
+ALL = ".*"  # of a module whose parameters an optimizer has
 
 
 def forward_lines(at: FailingLine, spot: Spot, value: ast.expr, parameter: str) -> list[int] | None:
@@ -71,19 +79,40 @@ class _Search:
 
     def goes_through(self, value: ast.AST, spot: Spot, paths: Sequence[str], hops: int) -> bool:
         """Without a short cut: each line is to be found."""
-        if is_without_graph(spot.scope, spot.line):
+        if is_without_graph(spot.scope, spot.line) or self._is_in_own_mode(spot):
             return False
         found = False
         for part in with_graph(value):
             name = variable(part)
             if (
-                calls_module(part, paths)
+                self._calls(part, paths)
                 or _is_parameter(part, paths)
                 or (isinstance(part, ast.Call) and self._is_in_called(part, spot, paths, hops))
                 or (name is not None and self._is_in_variable(name, spot, paths, hops))
             ):
                 found = True
         return found
+
+    def _calls(self, part: ast.AST, paths: Sequence[str]) -> bool:
+        """A call of the module; of one around that only its forward() shows whether it goes through."""
+        if not calls_module(part, paths) or not isinstance(part, ast.Call):
+            return False
+        name = _path(part.func).removesuffix(".forward")
+        direct = any(path == f"{name}{ALL}" or (path.startswith(f"{name}.") and not path.endswith(ALL)) for path in paths)
+        self.unsure |= not direct
+        return direct
+
+    def _is_in_own_mode(self, spot: Spot) -> bool:
+        """Below a context manager of the program that enters torch.no_grad(); one that is not followed may."""
+        around = [item for item in own_nodes(spot.scope) if isinstance(item, ast.With) and spans_body(item.body, spot.line)]
+        for call in [part.context_expr for item in around for part in item.items]:
+            if not isinstance(call, ast.Call) or ast.unparse(call.func).startswith(_LIBRARIES):
+                continue
+            found = self._at.slice.defined(call.func, spot)
+            if found is not None and sets_no_graph(found[0]):
+                return True
+            self.unsure |= found is None and called_name(call) not in _MODES
+        return False
 
     def _is_in_variable(self, name: str, spot: Spot, paths: Sequence[str], hops: int) -> bool:
         key = (id(spot.scope), name, spot.line)
@@ -193,7 +222,7 @@ def _path(node: ast.AST) -> str:
 def given(scope: Scope, name: str, line: int) -> list[tuple[int, ast.AST]]:
     """The lines that can have given a variable the value that it has there, or added to it, each with what it gave."""
     ways = reaching(scope, name, line, None)
-    found: list[tuple[int, ast.AST]] = [(at, value) for at, value, _ in bindings_of(scope, name) if value is not None]
+    found: list[tuple[int, ast.AST]] = [(at, value) for at, value, part in bindings_of(scope, name) if value is not None and not is_of_indices(value, part)]
     fills = set(lines_that_fill(scope, name))
     for item in own_nodes(scope):
         if isinstance(item, (ast.For, ast.AsyncFor)) and holds(item.target, name):

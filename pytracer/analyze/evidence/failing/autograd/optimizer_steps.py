@@ -12,11 +12,16 @@ from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
-from pytracer.analyze.evidence.syntax.loops import LEAVES, last_of
+from pytracer.analyze.evidence.syntax.loops import LEAVES, last_of, loops_of
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, parameters, spans, spans_body
 
-_OPTIMIZER = Pattern(r"(?i)(?:^|[._])(?:\w*opt(?:im(?:izer)?)?s?|adamw?|sgd|rmsprop)(?:_?\w{1,12})?(?:\[.+\])?$")
+_OPTIMIZER = Pattern(
+    r"(?i)(?:^|[._])(?:\w*optim(?:izer)?s?(?:_?\w{1,12})?|\w*opts?(?:_\w{1,12}|\w|(?-i:[A-Z]\w{0,11}))?"
+    r"|(?:adamw?|sgd|rmsprop)(?:_?\w{1,12})?)(?:\[.+\])?$"
+)
+_OTHER = Pattern(r"(?i)sched|warmup|(?:^|[._])env|_lrs?(?:$|[_\[])|(?-i:LR)|copter")
+_SCHEDULERS = Pattern(r"(?:LR|Scheduler|Restarts|Plateau|Warmup|schedule\w*)$")
 _SCALER = Pattern(r"(?i)scaler")
 _LISTS = ("parameters", "named_parameters")
 _FUNCTIONS = 2  # that call each other
@@ -45,7 +50,7 @@ def steps_before(at: FailingLine, spot: Spot) -> list[OptimizerStep]:
     found = []
     for item in own_nodes(spot.scope):
         if isinstance(item, ast.Call) and item.lineno < spot.line and not is_of_other_branch(spot, item):
-            maybe = _is_below_condition(spot, item)
+            maybe = _is_below_condition(spot, item) or _may_be_skipped(spot, item)
             inner = structs.replace(spot, line=item.lineno)
             found += [
                 OptimizerStep(item, spot, ast.unparse(owner), _modules(at, owner, where), maybe or unsure)
@@ -59,7 +64,11 @@ def _stepped(at: FailingLine, call: ast.Call, spot: Spot, hops: int) -> Iterator
     owner = stepped_optimizer(call)
     if owner is not None:
         made = at.slice.made(owner, spot, calls=False)
-        if _OPTIMIZER.search(ast.unparse(owner)) or (isinstance(made.node, ast.Call) and _given_lists(made.node)):
+        if _OTHER.search(ast.unparse(owner)) or (
+            isinstance(made.node, ast.Call) and _SCHEDULERS.search(called_name(made.node) or "")
+        ):
+            return
+        if is_optimizer(owner) or (isinstance(made.node, ast.Call) and _given_lists(made.node)):
             yield owner, spot, False
         return
     called = at.slice.function(call, spot) if hops < _FUNCTIONS else None
@@ -74,7 +83,7 @@ def _stepped(at: FailingLine, call: ast.Call, spot: Spot, hops: int) -> Iterator
             named = at.slice.argument(inner.id, where) if _is_passed(inner, where) else None  # type: ignore[attr-defined]
             value, place = named if named is not None else (inner, where)
             if isinstance(value, ast.expr):
-                yield value, place, unsure or _is_below_condition(inside, item)
+                yield value, place, unsure or _is_below_condition(inside, item) or may_be_left_before(function, item)
 
 
 def _is_passed(node: ast.expr, spot: Spot) -> bool:
@@ -91,7 +100,8 @@ def stepped_optimizer(call: ast.Call) -> ast.expr | None:
 
 def is_optimizer(node: ast.expr) -> bool:
     """By its name."""
-    return _OPTIMIZER.search(ast.unparse(node)) is not None
+    text = ast.unparse(node)
+    return _OPTIMIZER.search(text) is not None and _OTHER.search(text) is None
 
 
 def _modules(at: FailingLine, optimizer: ast.expr, spot: Spot) -> tuple[tuple[str, Spot], ...]:
@@ -99,6 +109,8 @@ def _modules(at: FailingLine, optimizer: ast.expr, spot: Spot) -> tuple[tuple[st
     given = _given_lists(made.node) if isinstance(made.node, ast.Call) else []
     if isinstance(made.node, ast.Call) and not given and made.node.args:
         listed = at.slice.made(made.node.args[0], made.spot, calls=False)
+        if isinstance(listed.node, ast.Call) and (called_name(listed.node) or "")[:1].isupper():
+            return ()  # another optimizer, of which this is a wrapper
         given = _given_lists(listed.node)
         return tuple((item, listed.spot) for item in given)
     return tuple((item, made.spot) for item in given)
@@ -119,6 +131,18 @@ def _is_below_condition(spot: Spot, call: ast.Call) -> bool:
     kinds = (ast.If, ast.IfExp)
     around = (item for item in own_nodes(spot.scope) if isinstance(item, kinds) and spans(item, call.lineno))
     return any(not spans(item, spot.line) or spot.depth is None for item in around)
+
+
+def may_be_left_before(scope: ast.AST, node: ast.expr) -> bool:
+    """Whether an `if`, a loop or a handler above has a line that leaves the function or the round: `return`."""
+    kinds = (ast.Return, ast.Raise, ast.Continue, ast.Break)
+    return any(isinstance(item, kinds) and item.lineno < node.lineno for item in own_nodes(scope))
+
+
+def _may_be_skipped(spot: Spot, call: ast.Call) -> bool:
+    """In a loop that does not have the frame's line, below a `continue` or `break`."""
+    loops = [item for item in loops_of(spot.scope) if spans_body(item.body, call.lineno)]
+    return any(may_be_left_before(item, call) for item in loops if not spans(item, spot.line))
 
 
 def is_of_other_branch(spot: Spot, call: ast.Call) -> bool:
