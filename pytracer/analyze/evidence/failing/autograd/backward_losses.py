@@ -17,7 +17,9 @@ from pytracer.analyze.evidence.syntax.scopes import parameters
 _BACKWARDS = ("backward", "manual_backward")
 _SCALES = ("scale", "scale_loss")
 _DEPTHS = 8
-_HANDED = Pattern(r"(?i)(?:^|[._])\w*(?:accelerator|fabric|engine|autograd|booster|strategy|trainer|model|optim\w*|opt)$|^self$")
+_HANDED = Pattern(
+    r"(?i)(?:^|[._])\w*(?:accelerator|fabric|engine|autograd|booster|strategy|trainer|model|optim\w*|opt)$|^self$"
+)
 
 
 class Loss(msgspec.Struct, frozen=True):

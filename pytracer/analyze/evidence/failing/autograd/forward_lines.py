@@ -98,13 +98,17 @@ class _Search:
         if not calls_module(part, paths) or not isinstance(part, ast.Call):
             return False
         name = _path(part.func).removesuffix(".forward")
-        direct = any(path == f"{name}{ALL}" or (path.startswith(f"{name}.") and not path.endswith(ALL)) for path in paths)
+        direct = any(
+            path == f"{name}{ALL}" or (path.startswith(f"{name}.") and not path.endswith(ALL)) for path in paths
+        )
         self.unsure |= not direct
         return direct
 
     def _is_in_own_mode(self, spot: Spot) -> bool:
         """Below a context manager of the program that enters torch.no_grad(); one that is not followed may."""
-        around = [item for item in own_nodes(spot.scope) if isinstance(item, ast.With) and spans_body(item.body, spot.line)]
+        around = [
+            item for item in own_nodes(spot.scope) if isinstance(item, ast.With) and spans_body(item.body, spot.line)
+        ]
         for call in [part.context_expr for item in around for part in item.items]:
             if not isinstance(call, ast.Call) or ast.unparse(call.func).startswith(_LIBRARIES):
                 continue
@@ -222,7 +226,11 @@ def _path(node: ast.AST) -> str:
 def given(scope: Scope, name: str, line: int) -> list[tuple[int, ast.AST]]:
     """The lines that can have given a variable the value that it has there, or added to it, each with what it gave."""
     ways = reaching(scope, name, line, None)
-    found: list[tuple[int, ast.AST]] = [(at, value) for at, value, part in bindings_of(scope, name) if value is not None and not is_of_indices(value, part)]
+    found: list[tuple[int, ast.AST]] = [
+        (at, value)
+        for at, value, part in bindings_of(scope, name)
+        if value is not None and not is_of_indices(value, part)
+    ]
     fills = set(lines_that_fill(scope, name))
     for item in own_nodes(scope):
         if isinstance(item, (ast.For, ast.AsyncFor)) and holds(item.target, name):

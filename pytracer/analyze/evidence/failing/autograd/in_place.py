@@ -4,48 +4,75 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Callable
 
 from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.autograd.backward_losses import loss_of
 from pytracer.analyze.evidence.failing.autograd.forward_lines import given
-from pytracer.analyze.evidence.failing.autograd.optimizer_steps import is_optimizer, stepped_optimizer
+from pytracer.analyze.evidence.failing.autograd.optimizer_steps import (
+    is_optimizer,
+    may_be_left_before,
+    stepped_optimizer,
+)
 from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
+from pytracer.analyze.evidence.slicing.bindings import bindings_of
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.cut_values import is_without_graph
 from pytracer.analyze.evidence.syntax.loops import loops_of
 from pytracer.analyze.evidence.syntax.names import holds, variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
-from pytracer.analyze.evidence.syntax.scopes import scope_of, spans_body, statement_at
+from pytracer.analyze.evidence.syntax.scopes import Scope, class_around, scope_of, spans_body, statement_at
 
 _WEIGHT = Pattern(r"output 0 of (?:T|AsStrided|Transpose|Permute|Accumulate)(?:Backward0|Grad)?,")
 _OUTPUT = Pattern(r"which is output \d+ of \w+")
 _APART = frozenset({"data", "grad", "init"})
 _ITERATED = frozenset({"parameters", "named_parameters", "buffers", "named_buffers"})
 _MOST = 2
+_LISTED = (ast.List, ast.Tuple, ast.Dict, ast.Set)
+_OF_OTHERS = Pattern(r"(?:np|numpy)\.|(?:\w+\.)?(?:list|dict|defaultdict|OrderedDict|deque|Counter|bytearray|set)$")
+_IF = ", if it ran"
 
 
 def changed_in_place(at: FailingLine) -> str | None:
     """Statements that change a tensor in place, where they are few; with those that change parameters."""
     found = may_change(at)
-    lines = [f"{at.here(number)} (`{found[number]}`)" for number in sorted(found)]
-    if not lines or len(lines) > _MOST:
+    if not found or len(found) > _MOST:
         return None
+    own = all(file == at.frame.file for file, _ in found)
+    listed = " and ".join(f"{at.in_file(*key)} (`{text}`)" for key, text in sorted(found.items(), key=_order(at)))
+    lines = (
+        f"In this file {listed}"
+        if own
+        else f"{listed[:1].upper()}{listed[1:]}"
+        if at.frame.file in {file for file, _ in found}
+        else listed
+    )
     steps = _changes_of_parameters(at)
     if steps:
-        listed = [f"{at.here(number)} (`{steps[number]}`)" for number in sorted(steps)][:_MOST]
-        seem, change = ("seems", "seem")[len(lines) > 1], ("changes", "change")[len(listed) > 1]
+        others = [_named(at, number, steps[number]) for number in sorted(steps)][:_MOST]
+        seem, change = ("seems", "seem")[len(found) > 1], ("changes", "change")[len(others) > 1]
         return (
-            f"In this file {' and '.join(lines)} {seem} to change a tensor in place, and {' and '.join(listed)} "
+            f"{lines} {seem} to change a tensor in place, and {' and '.join(others)} "
             f"{change} parameters: backward() still needs what one of them changed. Call every backward() before the "
             "parameters change, or compute this loss after that; of a tensor of the forward, make a new one "
             "(`x = x + y`, `x.relu()`, torch.where, clone() before)."
         )
-    only = "is the only line that seems to change a tensor in place" if len(lines) == 1 else "seem to change one"
+    the = "the only line" if own else "the only line of the program's files"
+    only = f"is {the} that seems to change a tensor in place" if len(found) == 1 else "seem to change a tensor in place"
     return (
-        f"In this file {' and '.join(lines)} {only}, and backward() still needs what was there: write it so that it "
+        f"{lines} {only}, and backward() still needs what was there: write it so that it "
         "makes a new one (`x = x + y`, `x.relu()`, torch.where, clone() before)."
     )
+
+
+def _named(at: FailingLine, number: int, text: str) -> str:
+    return f"{at.here(number)} (`{text.removesuffix(_IF)}`{_IF if text.endswith(_IF) else ''})"
+
+
+def _order(at: FailingLine) -> Callable[[tuple[tuple[str, int], str]], tuple[bool, str, int]]:
+    """The failing line's file first."""
+    return lambda item: (item[0][0] != at.frame.file, *item[0])
 
 
 def may_be_parameter(message: str) -> bool:
@@ -53,18 +80,25 @@ def may_be_parameter(message: str) -> bool:
     return _OUTPUT.search(message) is None or _WEIGHT.search(message) is not None
 
 
-def may_change(at: FailingLine) -> dict[int, str]:
-    """The statements of the file that change a tensor in place and may have run since the forward, by their lines.
+def may_change(at: FailingLine) -> dict[tuple[str, int], str]:
+    """The statements of the program that change a tensor in place and may have run since the forward, by their lines.
 
     Not those of `x.data`, which has a version of its own, and of gradients.
     """
-    found: dict[int, str] = {}
-    for item in nodes_of(at.tree):
-        if not isinstance(item, (ast.stmt, ast.expr)) or not _changes_in_place(item):
-            continue
-        if can_have_run(at, item.lineno) and not _is_only_without_graph(at, item):
-            found[item.lineno] = source(item)
+    found: dict[tuple[str, int], str] = {}
+    for file, tree in _trees(at).items():
+        for item in nodes_of(tree):
+            if not isinstance(item, (ast.stmt, ast.expr)) or not _changes_in_place(tree, item):
+                continue
+            if not can_have_run(at, item.lineno, file) or _is_only_without_graph(at, tree, item):
+                continue
+            if may_be_parameter(at.message) or not _is_parameter(tree, item):
+                found.setdefault((file, item.lineno), source(item))
     return found
+
+
+def _trees(at: FailingLine) -> dict[str, ast.Module]:
+    return {**at.files, at.frame.file or "": at.tree}
 
 
 def _changes_of_parameters(at: FailingLine) -> dict[int, str]:
@@ -78,24 +112,72 @@ def _changes_of_parameters(at: FailingLine) -> dict[int, str]:
         line = getattr(item, "lineno", 0)
         if loss is not None and line < min(made, default=0) and scope_of(at.tree, line) is loss.spot.scope:
             continue
-        if isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute) and can_have_run(at, item.lineno):
+        if (
+            isinstance(item, ast.Call)
+            and isinstance(item.func, ast.Attribute)
+            and can_have_run(at, item.lineno, at.frame.file)
+        ):
             owner = stepped_optimizer(item)
             if (owner is not None and is_optimizer(owner)) or item.func.attr == "load_state_dict":
-                found[item.lineno] = source(item)
+                left = may_be_left_before(scope_of(at.tree, item.lineno), item)
+                found[item.lineno] = f"{source(item)}{_IF}" if left else source(item)
     return found
 
 
-def _changes_in_place(item: ast.AST) -> bool:
+def _changes_in_place(tree: ast.Module, item: ast.stmt | ast.expr) -> bool:
     """`names["a"] = 1` is a dict's."""
     if isinstance(item, ast.AugAssign):
-        return _is_tensor_like(item) and _counts(item.target)
+        return _is_tensor_like(tree, item) and _counts(item.target)
     if isinstance(item, ast.Call):
         return isinstance(item.func, ast.Attribute) and _is_in_place(item.func.attr) and _counts(item.func.value)
     held = [
         target for target in (item.targets if isinstance(item, ast.Assign) else ()) if isinstance(target, ast.Subscript)
     ]
-    named = [part for part in held if isinstance(part.slice, ast.Constant) and isinstance(part.slice.value, str)]
-    return any(part not in named and _counts(part) for part in held)
+    if isinstance(item, ast.Assign) and isinstance(item.value, ast.Call) and called_name(item.value) == "item":
+        return False
+    return any(not _is_keyed(part) and _counts(part) and not _is_container(tree, part.value) for part in held)
+
+
+def _is_keyed(node: ast.Subscript) -> bool:
+    return isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str)
+
+
+def _first_values(tree: ast.Module, node: ast.AST) -> list[ast.AST]:
+    """What a function first gives a variable, or any method an attribute of `self`."""
+    name, line = variable(node), getattr(node, "lineno", 0)
+    if name is None:
+        return []
+    scope = scope_of(tree, line)
+    of_class = class_around(tree, scope) if name.startswith("self.") else None
+    bound = [found for part in _functions_of(of_class, scope) for found in bindings_of(part, name)]
+    values = [(at, _part(value, part)) for at, value, part in bound if value is not None]
+    values = values if of_class is not None else sorted(values, key=lambda item: item[0])[:1]
+    return [value for _, value in values]
+
+
+def _functions_of(owner: ast.ClassDef | None, scope: Scope) -> list[ast.AST]:
+    """The methods of a class, or the function alone."""
+    return [item for item in owner.body if isinstance(item, ast.FunctionDef)] if owner is not None else [scope]
+
+
+def _part(value: ast.AST, part: int | None) -> ast.AST:
+    if isinstance(value, (ast.Tuple, ast.List)) and part is not None and part < len(value.elts):
+        return value.elts[part]
+    return value
+
+
+def _is_container(tree: ast.Module, node: ast.AST) -> bool:
+    """A NumPy array, list or dict, by what it was first."""
+    root = node
+    while isinstance(root, ast.Subscript):
+        root = root.value
+    for value in _first_values(tree, root):
+        made = value.left if isinstance(value, ast.BinOp) else value
+        if isinstance(made, (*_LISTED, ast.ListComp, ast.DictComp)):
+            return True
+        if isinstance(made, ast.Call) and _OF_OTHERS.match(ast.unparse(made.func)):
+            return True
+    return False
 
 
 def _counts(node: ast.expr) -> bool:
@@ -104,26 +186,54 @@ def _counts(node: ast.expr) -> bool:
 
 
 def _is_in_place(name: str) -> bool:
-    inits = ("grad_", "__", "uniform_", "normal_", "memory_", "detach_")
+    inits = ("grad_", "__", "uniform_", "normal_", "memory_", "detach_", "unscale_")
     return name.endswith("_") and not name.startswith(("_", "clip_grad")) and not name.endswith(inits)
 
 
-def _is_tensor_like(item: ast.AugAssign) -> bool:
-    """No count: `n += 1`, `total += loss.item()`, `seen += len(y)`."""
+def _is_tensor_like(tree: ast.Module, item: ast.AugAssign) -> bool:
+    """No count: `n += 1`, `total += loss.item()`, `seen += len(y)`; no list, and no sum that began as a number."""
     text = ast.unparse(item.value)
-    return not (isinstance(item.value, ast.Constant) or re.search(r"\.item\(\)|^len\(|\.size\(|float\(|int\(", text))
+    if isinstance(item.value, (*_LISTED, ast.ListComp, ast.SetComp, ast.DictComp, ast.JoinedStr)):
+        return False
+    if re.search(r"\.item\(\)|^len\(|\.size\(|float\(|int\(", text):
+        return False
+    first = _first_values(tree, item.target)
+    if any(_is_number(value) or isinstance(value, _LISTED) for value in first) or _is_container(tree, item.target):
+        return False
+    if not isinstance(item.value, ast.Constant):
+        return True
+    whole = type(item.value.value) is int and isinstance(item.op, (ast.Add, ast.Sub))
+    return not whole and type(item.value.value) in (int, float) and any(_is_made(value) for value in first)
 
 
-def can_have_run(at: FailingLine, line: int) -> bool:
-    """Whether a line of the file can have run between the forward and this backward().
+def _is_made(value: ast.AST) -> bool:
+    return isinstance(value, ast.Call) and called_name(value) not in (
+        "float",
+        "int",
+        "len",
+        "get",
+        "max",
+        "min",
+        "item",
+    )
+
+
+def _is_number(node: ast.AST) -> bool:
+    """`0`, `-1.0`."""
+    value = node.operand if isinstance(node, ast.UnaryOp) else node
+    return isinstance(value, ast.Constant) and type(value.value) in (int, float, str)
+
+
+def can_have_run(at: FailingLine, line: int, file: str | None) -> bool:
+    """Whether a line of a file can have run between the forward and this backward().
 
     Not one behind the line where a running function is, without a loop around both. A function that only got the loss
     may have run before, for another one.
     """
     loss = loss_of(at)
     for depth, frame in enumerate(at.frames):
-        spot = at.slice.spot(depth) if frame.file == at.frame.file else None
-        if spot is None or scope_of(at.tree, line) is not spot.scope or line <= (_end(spot.tree, spot.line)):
+        spot = at.slice.spot(depth) if frame.file == file else None
+        if spot is None or scope_of(spot.tree, line) is not spot.scope or line <= (_end(spot.tree, spot.line)):
             continue
         if any(spans_body(item.body, line) and spans_body(item.body, spot.line) for item in loops_of(spot.scope)):
             continue
@@ -153,24 +263,43 @@ def _is_called_again(at: FailingLine, depth: int) -> bool:
     return len(calls) != 1 or any(outer is not None and spans_body(item.body, outer.line) for item in loops)
 
 
-def _is_only_without_graph(at: FailingLine, item: ast.AST) -> bool:
-    """A parameter, changed without gradients, of a module that the file calls without gradients alone."""
+def _is_only_without_graph(at: FailingLine, tree: ast.Module, item: ast.AST) -> bool:
+    """A parameter, changed without gradients, of a module that the program calls without gradients alone, or never."""
+    line = getattr(item, "lineno", 0)
+    scope, module = scope_of(tree, line), _module_of(tree, item)
+    if module is None or not is_without_graph(scope, line):
+        return False
+    name = module.rpartition(".")[2] if module.startswith("self.") else None
+    calls = [
+        (around, call)
+        for around in _trees(at).values()
+        for call in nodes_of(around)
+        if isinstance(call, ast.Call)
+        if (text := ast.unparse(call.func).removesuffix(".forward")) == module
+        or (name is not None and text.rpartition(".")[2] == name)
+    ]
+    known = bool(calls) or module.startswith("self.")
+    return known and all(is_without_graph(scope_of(around, call.lineno), call.lineno) for around, call in calls)
+
+
+def _is_parameter(tree: ast.Module, item: ast.AST) -> bool:
+    return _module_of(tree, item) is not None
+
+
+def _module_of(tree: ast.Module, item: ast.AST) -> str | None:
+    """Of a change of what a loop takes from `net.parameters()`: `net`; also of `p.mul_(x).add_(y)`."""
     func = item.func if isinstance(item, ast.Call) else None
     target = func.value if isinstance(func, ast.Attribute) else getattr(item, "target", None)
+    while isinstance(target, ast.Call) and isinstance(target.func, ast.Attribute):
+        target = target.func.value
     name = variable(target) if isinstance(target, ast.AST) else None
     line = getattr(item, "lineno", 0)
-    scope = scope_of(at.tree, line)
-    if name is None or not is_without_graph(scope, line):
-        return False
-    loops = [loop for loop in loops_of(scope) if isinstance(loop, ast.For) and spans_body(loop.body, line)]
-    module = next((found for loop in loops[::-1] if (found := _iterated(loop, name)) is not None), None)
-    calls = [
-        call
-        for call in nodes_of(at.tree)
-        if isinstance(call, ast.Call)
-        if (text := ast.unparse(call.func)) == module or text == f"{module}.forward"
+    loops = [
+        loop for loop in loops_of(scope_of(tree, line)) if isinstance(loop, ast.For) and spans_body(loop.body, line)
     ]
-    return bool(calls) and all(is_without_graph(scope_of(at.tree, call.lineno), call.lineno) for call in calls)
+    if name is None:
+        return None
+    return next((found for loop in loops[::-1] if (found := _iterated(loop, name)) is not None), None)
 
 
 def _iterated(loop: ast.For, name: str) -> str | None:
