@@ -40,8 +40,9 @@ def changed_parameter(error: BaseException, trace: TracebackType | None) -> list
         for frame in programs_frames(trace):
             held = [
                 (name, item)
-                for name, item in itertools.islice(named_parameters(frame), _MOST_PARAMETERS)
+                for name, item, linear in itertools.islice(_parameters(frame), _MOST_PARAMETERS)
                 if type(item) in kinds and item._version == version and list(item.shape) == sizes
+                if found[2] is not None or not (linear and len(sizes) > 1)
             ]
             if held:
                 return _told(frame, held) if len({id(item) for _, item in held}) == 1 else _several(held)
@@ -89,15 +90,21 @@ def _values(frame: FrameType) -> Iterator[tuple[str, object]]:
 
 def named_parameters(frame: FrameType) -> Iterator[tuple[str, Any]]:
     """Those of the modules that its variables and the attributes of `self` hold: `self.net.fc.weight`."""
+    yield from ((name, item) for name, item, _ in _parameters(frame))
+
+
+def _parameters(frame: FrameType) -> Iterator[tuple[str, Any, bool]]:
+    """With their names; whether it is of a Linear, which saves its weight transposed alone."""
     for name, value in _values(frame):
         yield from _of_module(name, value, 0)
 
 
-def _of_module(name: str, value: object, level: int) -> Iterator[tuple[str, Any]]:
+def _of_module(name: str, value: object, level: int) -> Iterator[tuple[str, Any, bool]]:
     own = attributes_of(value)
     held, layers = own.get("_parameters"), own.get("_modules")
     if type(held) not in TABLES or held is None:
         return
-    yield from ((f"{name}.{inner}", item) for inner, item in held.items())
+    linear = type(value) is sys.modules["torch"].nn.Linear
+    yield from ((f"{name}.{inner}", item, linear) for inner, item in held.items())
     for inner, layer in layers.items() if type(layers) in TABLES and layers is not None and level < _LEVELS else ():
         yield from _of_module(f"{name}.{inner}", layer, level + 1)

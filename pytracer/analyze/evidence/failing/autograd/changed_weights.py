@@ -66,12 +66,49 @@ def weight_subject(at: FailingLine) -> str | None:
 
 def _weight(at: FailingLine) -> str | None:
     """`` `self.critic.2.weight` [1, 64] ``, of the parameter that the message is about."""
-    shape = at.values.get("changed parameter", "").partition(" ")[2]
+    shape = (recorded_parameter(at) or "").partition(" ")[2]
     return f"`{_name(at)}` {shape}" if shape and _IN_PLACE in at.message else None
 
 
+def recorded_parameter(at: FailingLine) -> str | None:
+    """`self.critic.2.weight [1, 64]`, unless that message cannot be about it."""
+    found = at.values.get("changed parameter")
+    return None if found is None or is_no_linear_weight(at.message, found) else found
+
+
+def is_no_linear_weight(message: str, named: str) -> bool:
+    """Whether the message is about a leaf, and a matrix of that shape is a `weight`: autograd saves it transposed."""
+    name, _, shape = named.partition(" ")
+    return "which is output" not in message and name.endswith(".weight") and shape.count(",") == 1
+
+
+def behind_loop(at: FailingLine, spot: Spot, line: int) -> str:
+    """`line 25`, or `the loop of line 21` around that, which does not have the line of the frame."""
+    loops = [item for item in loops_of(spot.scope) if spans_body(item.body, line) and not spans(item, spot.line)]
+    first = min((item.lineno for item in loops), default=None)
+    return at.place(spot, line) if first is None else f"the loop of {at.place(spot, first)}"
+
+
+def rebound(at: FailingLine, spot: Spot, statement: ast.stmt, last: int) -> str:
+    """`` with line 14``: what gave the variables that a statement reads, and that a line up to the last one sets."""
+    lines, waiting = set[int](), [statement]
+    while waiting:
+        item = waiting.pop()
+        value = getattr(item, "value", None)
+        for name in names_in(value) if isinstance(value, ast.AST) else ():
+            bound = [line for line, _ in lines_that_bind(spot.scope, name) if item.lineno < line <= last]
+            for line, _ in given(spot.scope, name, item.lineno) if bound else ():
+                if line < item.lineno and line not in lines:
+                    lines.add(line)
+                    waiting += [
+                        part for part in own_nodes(spot.scope) if isinstance(part, _ASSIGNS) and part.lineno == line
+                    ]
+    places = list_words([str(at.place(spot, line)) for line in sorted(lines)[:_LISTED]])
+    return f" with {places}" if places else ""
+
+
 def _name(at: FailingLine) -> str:
-    return at.values.get("changed parameter", "").partition(" ")[0]
+    return (recorded_parameter(at) or "").partition(" ")[0]
 
 
 def changed_weight(at: FailingLine) -> str | None:
@@ -104,17 +141,19 @@ def _before(at: FailingLine, step: _Step, changes: str) -> str | None:
             f"{runs}, and backward() at line {at.line} still needs its value from before. Call every backward() "
             f"before the first step(), or {again or 'compute this loss after that step'}."
         )
+    behind = behind_loop(at, step.spot, step.call.lineno)
     spot = structs.replace(step.spot, line=loss.line)
     lines = _forward(at, spot, loss.statement.value)
     if lines:
         return (
             f"{runs}, but `{loss.name}` ({_lines(at, spot, [*lines, loss.line])}) needs the old value: compute all of "
-            f"it anew behind {place}, or call every backward() before the first step()."
+            f"it anew behind {behind}, or call every backward() before the first step()."
         )
+    anew = rebound(at, spot, loss.statement, step.call.lineno) or (", from the forward on," if lines is None else "")
     return (
         f"{runs}, but `{loss.name}` ({at.place(spot, loss.line)}: `{source(loss.statement)}`) was computed before, and "
-        f"its backward() needs the old value. Compute it anew{', from the forward on,' if lines is None else ''} "
-        f"behind {place}, or call every backward() before the first step()."
+        f"its backward() needs the old value. Compute it anew{anew} "
+        f"behind {behind}, or call every backward() before the first step()."
     )
 
 

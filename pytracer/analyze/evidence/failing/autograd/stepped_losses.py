@@ -14,8 +14,15 @@ from msgspec import structs
 from pytracer._patterns import Pattern
 from pytracer._text import list_words
 from pytracer.analyze.evidence.failing.autograd.backward_losses import Loss, loss_of
-from pytracer.analyze.evidence.failing.autograd.forward_lines import forward_lines, given, is_of_another_module
+from pytracer.analyze.evidence.failing.autograd.changed_weights import (
+    behind_loop,
+    is_no_linear_weight,
+    rebound,
+    recorded_parameter,
+)
+from pytracer.analyze.evidence.failing.autograd.forward_lines import ALL, forward_lines, given, is_of_another_module
 from pytracer.analyze.evidence.failing.autograd.in_place import may_change
+from pytracer.analyze.evidence.failing.autograd.linear_modules import has_only_linear
 from pytracer.analyze.evidence.failing.autograd.optimizer_steps import OptimizerStep, steps_before
 from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
@@ -88,16 +95,19 @@ def _found(at: FailingLine) -> _Before | None:
     loss = loss_of(at) if output is not None or not others or _named(at) else None
     if loss is None:
         return None
+    leaf = output is None
     known, possible = _Steps(), _Steps()
     for step in [item for spot in (loss.spot, *loss.inner) for item in steps_before(at, spot)]:
-        _sort(at, loss, step, known, possible)
-    one = "changed parameter" in at.values
+        modules = tuple(item for item in step.modules if not leaf or _named(at) or not has_only_linear(at, *item))
+        if modules or not step.modules:
+            _sort(at, loss, structs.replace(step, modules=modules), known, possible)
+    one = recorded_parameter(at) is not None
     if not known.steps:
         return possible.before(loss, sure=False) if possible.steps and not one else None
     found = known.before(loss, sure=True)
     if one and not _recorded(at, found):
         return None  # changed_weights.py knows that one, and its optimizer
-    unclear = bool(others) or (output is not None and _has_inplace_layers(at))
+    unclear = bool(others) or leaf or _has_inplace_layers(at)  # a leaf may be a buffer
     sure = (bool(_recorded(at, found)) or not unclear) and not any(item.maybe for item in found.steps)
     return structs.replace(found, sure=sure)
 
@@ -111,7 +121,8 @@ def _recorded(at: FailingLine, found: _Before) -> str:
 
 def _named(at: FailingLine) -> str:
     """`self.critic.2.weight [1, 64]`, or several of that shape and version."""
-    return at.values.get("changed parameter") or at.values.get("changed parameters", "")
+    several = at.values.get("changed parameters", "")
+    return recorded_parameter(at) or ("" if is_no_linear_weight(at.message, several) else several)
 
 
 def _has_inplace_layers(at: FailingLine) -> bool:
@@ -151,11 +162,17 @@ def _sort(at: FailingLine, loss: Loss, step: OptimizerStep, known: _Steps, possi
         return
     for module, where in step.modules:
         for name in _names_there(at, module, where, loss.spot):
-            shown = _shown(at, loss, f"{name}.*")
+            shown = _shown(at, loss, _parameter_of(at, name))
             if shown is not None and shown and shown[0] < last:
                 known.take(step, shown, name)
             elif shown is None and made and not _is_of_another(at, loss, f"{name}.*"):
                 possible.take(step, made, name)
+
+
+def _parameter_of(at: FailingLine, name: str) -> str:
+    """The recorded one of a module, or any: that of a part of a module needs not take part in each forward()."""
+    own = [item for item in _named(at).partition(" ")[0].split(",") if item.startswith(f"{name}.")]
+    return own[0] if len(own) == 1 else f"{name}{ALL}"
 
 
 def _shown(at: FailingLine, loss: Loss, parameter: str) -> list[int] | None:
@@ -278,7 +295,7 @@ def _here(at: FailingLine, found: _Before) -> str:
 def _behind(at: FailingLine, found: _Before) -> str:
     own = [item for item in found.steps if item.spot is found.loss.spot]
     last = max(own or found.steps, key=lambda item: item.line)
-    return at.place(last.spot, last.line)
+    return behind_loop(at, last.spot, last.line)
 
 
 def _made(at: FailingLine, found: _Before) -> str:
@@ -303,8 +320,9 @@ def _remedy(at: FailingLine, found: _Before) -> str:
     own = max((item.line for item in found.steps if item.spot is spot), default=0)
     if len(found.lines) > 1:
         return f"Compute all of it behind {behind}"
-    if statement is None or not own or _is_read(statement, spot, own):
-        return f"Compute it anew behind {behind}"
+    anew = rebound(at, spot, statement, own) if statement is not None else ""
+    if anew or statement is None or not own or _is_read(statement, spot, own):
+        return f"Compute it anew{anew} behind {behind}"
     return f"Move {at.place(spot, found.lines[0])} behind {behind}"
 
 
