@@ -53,3 +53,13 @@ def test_several_with_that_shape_and_version_are_all_named() -> None:
     """It is one of them: which optimizer has it is left open."""
     told = raised("[4, 1]", "TBackward0", 2, twice=True)
     assert told == [{"name": "changed parameters", "value": "layer.weight,other.weight [1, 4]"}]
+
+
+def test_leaf_is_no_weight_of_a_linear_layer() -> None:
+    """Of that shape and version by chance: autograd saves it transposed alone."""
+    layer = torch.nn.Linear(4, 1)
+    text = MESSAGE.replace(", which is output 0 of {},", "").format(list(layer.weight.shape), layer.weight._version)
+    try:
+        raise RuntimeError(text)
+    except RuntimeError as error:
+        assert changed_parameter(error, error.__traceback__) == []
