@@ -104,7 +104,8 @@ def _of_module(name: str, value: object, level: int) -> Iterator[tuple[str, Any,
     held, layers = own.get("_parameters"), own.get("_modules")
     if type(held) not in TABLES or held is None:
         return
-    linear = type(value) is sys.modules["torch"].nn.Linear
+    torch = sys.modules.get("torch")
+    linear = torch is not None and type(value) is torch.nn.Linear
     yield from ((f"{name}.{inner}", item, linear) for inner, item in held.items())
     for inner, layer in layers.items() if type(layers) in TABLES and layers is not None and level < _LEVELS else ():
         yield from _of_module(f"{name}.{inner}", layer, level + 1)
