@@ -121,9 +121,9 @@ def _sure(at: FailingLine, call: _Call, loss: str) -> str | None:
         return None
     count, name = f"{trained[0][1]} of {trained[0][2]}", trained[1].removeprefix("parameters of ")
     return (
-        f"{call.how} at {at.in_file(call.file, call.node.lineno)}{default} cuts the graph, as {why}: where no input "
-        f"requires a gradient, its output requires none, although {count} parameters of `{name}` do. Pass "
-        f"use_reentrant=False there, or call {given.name}.requires_grad_() before it (enable_input_require_grads())."
+        f"{call.how} at {at.in_file(call.file, call.node.lineno)}{default} cuts the graph, as {why}: its output then "
+        f"requires no gradient, although {count} parameters of `{name}` do. Pass use_reentrant=False there, or call "
+        f"{given.name}.requires_grad_() before it (enable_input_require_grads())."
     )
 
 

@@ -48,7 +48,7 @@ class GrownTable(msgspec.Struct, frozen=True):
         larger = (
             f"resize_token_embeddings({self.count})"
             if self.of_library
-            else f"a new nn.Embedding for {self.count} with the old rows copied"
+            else "a new nn.Embedding with the old rows copied"
         )
         return (
             f"Move {grown} (`{short(self.grown[2])}`) above {made} (`{short(self.made[2])}`), or enlarge the table "
