@@ -17,7 +17,7 @@ from pytracer._patterns import Pattern
 from pytracer._text import size_words
 from pytracer.analyze.evidence.ends.oom import killed_by_sigkill, witness_of
 from pytracer.analyze.evidence.limits.numbers import ADDRESS_SPACE, CPU, FILE_SIZE, seen_numbers
-from pytracer.analyze.evidence.limits.setters import RESOURCES, Setter, setter_of
+from pytracer.analyze.evidence.limits.setters import RESOURCES, Setter, setter_before, setter_of
 from pytracer.analyze.evidence.limits.slow_patterns import SlowPattern, slow_pattern
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name
@@ -112,11 +112,16 @@ class FileLimit(msgspec.Struct, frozen=True):
 
 
 def file_limit(job: JobView, view: ProcessView) -> FileLimit | None:
-    """As the launcher last saw it; of a process that it did not see, what the program sets."""
+    """As the launcher last saw it; of a process that it did not see, what the program sets.
+
+    One without a limit may have set it since: in the function whose line was running.
+    """
     seen = seen_of(job, view)
     limit = seen_numbers(seen).limit(FILE_SIZE)
     if limit is None and seen is not None:
-        return None
+        here = view.python_frame.file if view.python_frame is not None else None
+        found = setter_before(view.process.snapshot, program_stack(view), FILE_SIZE, here)
+        return FileLimit(found[1], found[0]) if found is not None else None
     setter = _setter(job, view, FILE_SIZE, limit)
     return FileLimit(limit, setter) if limit is not None or setter is not None else None
 

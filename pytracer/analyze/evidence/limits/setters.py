@@ -1,4 +1,4 @@
-"""The line of the program that sets a limit: its only `resource.setrlimit(resource.RLIMIT_AS, ...)`."""
+"""The line of the program that sets a limit: its only `resource.setrlimit(resource.RLIMIT_AS, ...)`, or what ran last."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.constants import constant_number
 from pytracer.analyze.evidence.syntax.names import last_name
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
+from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes, scope_of, spans_body
 from pytracer.analyze.naming import line_in
+from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import PythonFrame
 
@@ -41,14 +43,7 @@ def setter_of(
     `limit`: the number; None where it is not known: any that is one.
     `here`: the file that the sentence names; None where it names none.
     """
-    resource = RESOURCES.get(name)
-    found: list[tuple[str, ast.Call, ast.Module]] = []
-    for file, tree in program_files(snapshot, frames).items() if resource is not None else ():
-        for item in nodes_of(tree):
-            if not isinstance(item, ast.Call) or called_name(item) not in ("setrlimit", "prlimit"):
-                continue
-            if any(last_name(part) == resource for part in item.args):
-                found.append((file, item, tree))
+    found = _calls(snapshot, frames, name)
     if len(found) != 1:
         return None
     file, call, tree = found[0]
@@ -57,8 +52,58 @@ def setter_of(
         return None
     if limit is None and _INFINITY in ast.unparse(call):
         return None
-    place = line_in(file, call.lineno, here)
-    return Setter(place, shortened(ast.unparse(call), _QUOTED))
+    return _setter(file, call, here)
+
+
+def setter_before(
+    snapshot: Snapshot, stack: Sequence[PythonFrame], name: str, here: str | None
+) -> tuple[Setter, int | None] | None:
+    """The one that ran before the innermost frame's line, in its function, with its number where that is a constant.
+
+    None where a condition is around it alone, where another one ran before, or where another function sets that limit.
+    """
+    frame = next(iter(stack), None)
+    tree = syntax_tree(snapshot, frame)
+    if frame is None or frame.line is None or tree is None:
+        return None
+    scope, found = scope_of(tree, frame.line), _calls(snapshot, stack, name)
+    if isinstance(scope, ast.Module) or any(
+        file != frame.file or scope_of(other, call.lineno) is not scope for file, call, other in found
+    ):
+        return None
+    before = [call for _, call, _ in found if call.lineno < frame.line]
+    if len(before) != 1 or _INFINITY in ast.unparse(before[0]) or not _ran(scope, before[0], frame.line):
+        return None
+    soft = next(iter(_parts(before[0].args[-1])))
+    return _setter(frame.file or "", before[0], here), constant_number(soft, tree)
+
+
+def _ran(scope: Scope, call: ast.Call, line: int) -> bool:
+    """Whether it is a statement before the line, or before what is around the line: nothing skips it alone."""
+    for item in (scope, *own_nodes(scope)):
+        for body in (getattr(item, field, None) for field in ("body", "orelse", "finalbody")):
+            if not isinstance(body, list) or not spans_body(body, line):
+                continue
+            if any(isinstance(part, ast.Expr) and part.value is call and part.lineno < line for part in body):
+                return True
+    return False
+
+
+def _setter(file: str, call: ast.Call, here: str | None) -> Setter:
+    return Setter(line_in(file, call.lineno, here), shortened(ast.unparse(call), _QUOTED))
+
+
+def _calls(snapshot: Snapshot, frames: Sequence[PythonFrame], name: str) -> list[tuple[str, ast.Call, ast.Module]]:
+    """Each line of the program that sets that limit."""
+    resource = RESOURCES.get(name)
+    found: list[tuple[str, ast.Call, ast.Module]] = []
+    for file, tree in program_files(snapshot, frames).items() if resource is not None else ():
+        for item in nodes_of(tree):
+            if not isinstance(item, ast.Call) or called_name(item) not in ("setrlimit", "prlimit"):
+                continue
+            if any(last_name(part) == resource for part in item.args):
+                found.append((file, item, tree))
+    return found
 
 
 def _parts(node: ast.expr) -> list[ast.expr]:

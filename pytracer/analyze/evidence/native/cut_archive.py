@@ -4,8 +4,8 @@ torch 2.13, caffe2/serialize/inline_container.cc: `~PyTorchStreamWriter()` calls
 what it had written before did not arrive. C++ ends a process whose destructor throws, whatever would catch it.
 
 Python ignores SIGXFSZ, so that a write beyond the limit of a file's size is refused as one to a full disk is. The first
-position of the message is where the record began that was not written: whether a tensor of the process would go beyond
-the limit from there decides between the two.
+position of the message is where the record began that was not written: whether a parameter of the process would go
+beyond the limit from there decides between the two. Where no tensor has a name, any may be one of what is saved.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from pytracer.decode.types.snapshot import Snapshot
 _NOT_WRITTEN = Pattern(r"unexpected pos (\d{1,19}) vs \d+|PytorchStreamWriter failed writing")
 _WRITER = "PyTorchStreamWriter"
 _SAVES = ("save", "_save_for_lite_interpreter")
+_SAVED = ("parameter", "buffer")
 _BUFFER_BYTES = 8191  # of std::filebuf in libstdc++: written by count, and not yet to the file
 _LONGEST = 60
 _SHORT = 24
@@ -39,6 +40,7 @@ class CutArchive(msgspec.Struct, frozen=True):
     """`line`, `call`: of the program. `model`, `path`: what it saves, and where to. `caught`: an `except` around it.
 
     `limit`: of a file's size. `written`: bytes before a record that went beyond that limit, where it probably did.
+    `named`: whether that is known of a parameter; else the disk may be full as well.
     """
 
     line: int | None
@@ -48,6 +50,7 @@ class CutArchive(msgspec.Struct, frozen=True):
     caught: tuple[int, str] | None
     limit: FileLimit | None = None
     written: int | None = None
+    named: bool = False
 
     @property
     def what(self) -> str:
@@ -68,9 +71,10 @@ class CutArchive(msgspec.Struct, frozen=True):
     @property
     def _why(self) -> str:
         if self.limit is not None and self.written is not None:
+            goes = "went beyond that" if self.named else "may go beyond that, or because its file system is full"
             return (
                 f"this process may write no more than {self.limit.words}, and the next tensor behind the first "
-                f"{size_words(self.written)} went beyond that"
+                f"{size_words(self.written)} {goes}"
             )
         setter = self.limit.setter if self.limit is not None else None
         sets = f", which {setter.place} sets," if setter is not None else ""
@@ -88,9 +92,10 @@ class CutArchive(msgspec.Struct, frozen=True):
     @property
     def _room(self) -> str:
         if self.limit is not None and self.written is not None:
+            room = "" if self.named else " If the file would be smaller than the limit, make room on its disk (`df -h`)."
             return (
-                f"{capital(self.limit.change)} above the size of the whole file, or save a smaller model: a disk with "
-                "more room does not help. What was written until then is cut off: delete it."
+                f"{capital(self.limit.change)} above the size of the whole file, or save a smaller model.{room} What was "
+                "written until then is cut off: delete it."
             )
         setter = self.limit.setter if self.limit is not None else None
         at = f"where line {self.line} writes" if self.line is not None else "where it is written"
@@ -110,24 +115,30 @@ def cut_archive(job: JobView, view: ProcessView) -> CutArchive | None:
         return None
     limit, at = file_limit(job, view), view.python_frame
     position = int(found[1]) if found[1] is not None else None
-    written = _written(view.process.snapshot, limit, position)
+    written, named = _written(view.process.snapshot, limit, position)
     tree = syntax_tree(view.process.snapshot, at)
     if at is None or at.line is None or tree is None:
-        return CutArchive(at.line if at is not None else None, None, None, None, None, limit, written)
+        return CutArchive(at.line if at is not None else None, None, None, None, None, limit, written, named)
     calls = [item for item in calls_on(tree, at.line) if called_name(item) in _SAVES]
     call = calls[0] if len(calls) == 1 else None
     model, path = _arguments(call) if call is not None else (None, None)
     text = shortened(ast.unparse(call), _LONGEST) if call is not None else None
-    return CutArchive(at.line, text, model, path, _handler(tree, at.line), limit, written)
+    return CutArchive(at.line, text, model, path, _handler(tree, at.line), limit, written, named)
 
 
-def _written(snapshot: Snapshot, limit: FileLimit | None, position: int | None) -> int | None:
-    """Where the record began that was not written, if a live tensor goes from there beyond the limit."""
+def _written(snapshot: Snapshot, limit: FileLimit | None, position: int | None) -> tuple[int | None, bool]:
+    """Where the record began that was not written, if a live tensor that may be saved goes from there beyond the limit.
+
+    With whether that is a parameter or a buffer, by its name.
+    """
     if limit is None or limit.limit is None or position is None or position > limit.limit + _BUFFER_BYTES:
-        return None
-    largest = next((item for item in snapshot.storages.by_size() if item.state == "live"), None)
+        return None, False
+    saved = {base for base, items in snapshot.named.items() if any(item.role in _SAVED for item in items)}
+    largest = next(
+        (item for item in snapshot.storages.by_size() if item.state == "live" and (not saved or item.base in saved)), None
+    )
     enough = largest is not None and position + largest.nbytes > limit.limit
-    return position if enough else None
+    return (position, bool(saved)) if enough else (None, False)
 
 
 def _arguments(call: ast.Call) -> tuple[str | None, str | None]:

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from pytracer.decode.recording.names import Names
 from pytracer.decode.types.journal import CppException
+from pytracer.decode.types.snapshot import NamedTensor
 from pytracer.report.job import Report
 from tests.support import scenarios as s
 from tests.support.deaths import LIBC_SO, STDCPP, advice, died, summary, verdict
@@ -71,20 +73,38 @@ resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, -1))
 """
 
 
-def below_limit(run: Path, limit: int | None, tensor: int, sets: str = "", *, seen: bool = True) -> Report:
+TENSOR, SMALL = 0x7F00_0000_0000, 0x7F20_0000_0000
+
+
+@pytest.fixture
+def named(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Where the parameters of the process are."""
+    found: list[int] = []
+    monkeypatch.setattr(
+        Names,
+        "read",
+        lambda _: {
+            base: (NamedTensor(f"parameter {base}", "parameter", base, base, 4096, 1, earlier=False),) for base in found
+        },
+    )
+    return found
+
+
+def below_limit(run: Path, limit: int | None, tensor: int, sets: str = "", *, seen: bool = True, program: str = PROGRAM) -> Report:
     """The record of the archive that failed began at byte 298560; the largest live tensor has `tensor` bytes."""
-    box = Box(pid=101, ppid=99).live(0x7F00_0000_0000, tensor).freed(0x7F10_0000_0000, 1 << 30)
+    box = Box(pid=101, ppid=99).live(TENSOR, tensor).live(SMALL, 4096).freed(0x7F10_0000_0000, 1 << 30)
     item = {"pid": 101, "start_ticks": box.start_ticks, "first_mono_ns": 1, "cgroup": "/job"}
     item |= {"alive_mono_ns": box.created_ns + 10**6, "gone_mono_ns": box.created_ns + 10**9}
     item |= {"limits": {"file size": [limit, None]} if limit is not None else None}
     counters = {"mono_ns": 1, "cgroups": [], "vmstat_oom_kill": 5}
     witness = {"before": counters, "after": counters, "ended": True, "processes": [item], "first_pid_namespace": True}
     launcher = {"witness": witness} if seen else None
-    return aborted(run, "net.save(path)", program=PROGRAM + sets, box=box, launcher=launcher)
+    return aborted(run, "net.save(path)", program=program + sets, box=box, launcher=launcher)
 
 
-def test_tensor_that_goes_beyond_the_limit_of_a_file_names_the_limit(run: Path) -> None:
+def test_parameter_that_goes_beyond_the_limit_of_a_file_names_the_limit(run: Path, named: list[int]) -> None:
     """Not the disk, which may have room: `next` is to raise the limit."""
+    named += [TENSOR]
     report = below_limit(run, 1 << 20, 800_000)
     assert (
         "most likely because this process may write no more than 1.0 MiB for each file (RLIMIT_FSIZE), and the next "
@@ -92,8 +112,24 @@ def test_tensor_that_goes_beyond_the_limit_of_a_file_names_the_limit(run: Path) 
     ) in summary(report)
     assert "file system" not in summary(report)
     assert advice(report).startswith("Raise that limit where the job is started (`ulimit -f`")
-    assert "a disk with more room does not help" in advice(report)
     assert "df -h" not in advice(report)
+
+
+def test_tensor_without_a_name_may_be_of_the_saved_model(run: Path) -> None:
+    """Where no parameter has one: the full disk is named as well."""
+    report = below_limit(run, 1 << 20, 800_000)
+    assert "may write no more than 1.0 MiB for each file (RLIMIT_FSIZE), and the next tensor" in summary(report)
+    assert "may go beyond that, or because its file system is full; torch throws" in summary(report)
+    assert advice(report).startswith("Raise that limit where the job is started (`ulimit -f`")
+    assert "If the file would be smaller than the limit, make room on its disk (`df -h`)" in advice(report)
+
+
+def test_tensor_of_no_parameter_does_not_go_beyond_the_limit(run: Path, named: list[int]) -> None:
+    """The look-alike: a large tensor of data, beside a model that fits."""
+    named += [SMALL]
+    report = below_limit(run, 1 << 20, 800_000, SETS.format(limit="1 << 20"))
+    assert "most likely because its file system is full, or a quota or the limit of a file's size" in summary(report)
+    assert advice(report).startswith("Make room where line 5 writes")
 
 
 def test_line_that_sets_the_limit_of_a_file_is_named(run: Path) -> None:
@@ -126,6 +162,45 @@ def test_limit_that_only_the_source_has_is_one_of_the_causes(limit: str, seen: b
     assert ("the limit of a file's size, which line 9 sets, is used up" in summary(report)) is named
     assert ("the limit that line 9 sets (`resource.setrlimit(" in advice(report)) is named
     assert "its file system is full" in summary(report)
+
+
+OWN = """import resource
+class Exporter:
+    def export(self, net, path):
+        {sets}
+        net.save(path)
+        {after}
+{more}
+"""
+SET = "resource.setrlimit(resource.RLIMIT_FSIZE, ({0}, -1))"
+
+
+@pytest.mark.parametrize(
+    ("sets", "after", "more", "is_named"),
+    [
+        (SET.format("most"), "pass", "", True),
+        (SET.format("most"), SET.format("soft"), "", True),
+        (f"if most: {SET.format('most')}", "pass", "", False),
+        ("pass", SET.format("soft"), "", False),
+        (f"{SET.format('most')}; {SET.format('soft')}", "pass", "", False),
+        (SET.format("resource.RLIM_INFINITY"), "pass", "", False),
+        (SET.format("most"), "pass", f"def lift(): {SET.format('soft')}", False),
+        ("pass", "pass", f"def limit(): {SET.format('most')}", False),
+    ],
+    ids=["before", "and back", "below an if", "behind", "lifted", "infinite", "also elsewhere", "elsewhere"],
+)
+def test_limit_that_the_same_function_set_last(sets: str, after: str, more: str, is_named: bool, run: Path) -> None:
+    """The launcher saw none, as that was earlier."""
+    program = OWN.format(sets=sets, after=after, more=more)
+    report = below_limit(run, None, 800_000, program=program)
+    assert ("the limit of a file's size, which line 4 sets, is used up" in summary(report)) is is_named
+    assert "its file system is full" in summary(report)
+
+
+def test_limit_that_the_same_function_set_has_its_number(run: Path, named: list[int]) -> None:
+    named += [TENSOR]
+    report = below_limit(run, None, 800_000, program=OWN.format(sets=SET.format("1 << 20"), after="pass", more=""))
+    assert "no more than 1.0 MiB for each file (RLIMIT_FSIZE, line 4), and the next tensor" in summary(report)
 
 
 def test_error_of_another_writer_is_no_cut_archive(run: Path) -> None:
