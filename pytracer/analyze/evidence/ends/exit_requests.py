@@ -70,7 +70,7 @@ def exit_words(view: ProcessView, request: ExitRequestReport) -> tuple[str, str,
         return says, READ_ARGUMENTS, None if why else "which option it refused: its output says that"
     text = message_words(request.message.splitlines()[0]) if request.message else None
     says = f"ended itself with exit status {status}: SystemExit{f', {text},' if text else ''} was raised{at}"
-    refused = refused_loss(view.process.snapshot, request.python_stack or ())
+    refused = refused_loss(view.process.snapshot, request.python_stack or (), request.message)
     if refused is not None:
         return f"{says}: {refused[0]}", _refused_advice(view, request, refused[1]), None
     advice = exit_advice(view.process.snapshot, request.python_stack or ())

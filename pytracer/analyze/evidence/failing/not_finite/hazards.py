@@ -57,6 +57,11 @@ def hazards_in(part: Part) -> Iterator[Hazard]:
             yield found
 
 
+def is_infinite(node: ast.expr) -> bool:
+    """`float("inf")`, `-math.inf`."""
+    return _INFINITE.match(ast.unparse(node)) is not None
+
+
 def _written(node: ast.expr, spot: Spot) -> Hazard | None:
     text = ast.unparse(node)
     found = _INFINITE.match(text)
