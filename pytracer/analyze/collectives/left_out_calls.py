@@ -37,6 +37,7 @@ from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.gradients import asks_if_frozen, is_over_parameters, lines_that_freeze
 from pytracer.analyze.evidence.syntax.layer_branches import LayerBranch, layer_branch
 from pytracer.analyze.evidence.syntax.loops import LOOPS, deciding_ifs, last_of, loops_around
+from pytracer.analyze.evidence.syntax.names import last_name
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import spans
 from pytracer.analyze.naming import line_in
@@ -252,22 +253,40 @@ def _makers(found: _Call, by: Decider, test: FollowedTest) -> str:
     return makers_of(found.there.view.process.snapshot, frames[frames.index(by.frame) :], test.name, by.node.lineno)
 
 
+# What only says that there is no more, or not yet.
+_OF_DATA = (
+    (
+        frozenset({"StopIteration", "StopAsyncIteration"}),
+        "The data of {0} had ended there: give all ranks as many rounds (drop or pad the rest).",
+    ),
+    (
+        frozenset({"Empty", "QueueEmpty"}),
+        "The queue of {0} was empty there, as its data came late or had ended: wait longer for it.",
+    ),
+)
+
+
 def _of_handler(found: _Call, by: Decider, handler: ast.ExceptHandler) -> LeftOut:
     """An error that one rank alone caught."""
     kind = f"except {source(handler.type)}:" if handler.type is not None else "except:"
     where, absent, frame = _line(by, found, handler.lineno), found.absent.name, found.there.way[-1]
     said = f"{absent} left out a call of line {frame.line} by an error that {where} (`{kind}`) caught"
+    together = f"{TOGETHER}, before the call of line {frame.line}"
+    kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type or handler]
+    names = {last_name(item) for item in kinds}
+    ended = next((words for ends, words in _OF_DATA if names <= ends), None)
+    if ended is not None:
+        return LeftOut(said, f"{ended.format(absent)} {together}: {absent} alone passed it by.")
     if not _is_shown(handler):
         return LeftOut(
             said,
-            f"{TOGETHER}, before the call of line {frame.line}: {absent} passed it by alone, and the others wait for "
-            f"it. {capital(where)} (`{kind}`) shows nothing of the error that it catches: traceback.print_exc() there "
-            "tells what it is.",
+            f"{together}: {absent} alone passed it by. {capital(where)} (`{kind}`) shows nothing of the error that it "
+            "catches: traceback.print_exc() there tells what it is. Or let the error end the rank.",
         )
     return LeftOut(
         said,
         f"Look in the output of {absent} for an error that {where} (`{kind}`) caught there: it left out a call of line "
-        f"{frame.line}, for which the other ranks wait. Let the error end the rank. Or: {uncapital(TOGETHER)}, before "
+        f"{frame.line}, which the other ranks made. Let the error end the rank. Or: {uncapital(TOGETHER)}, before "
         "that call.",
     )
 

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from pytracer.analyze.collectives.held_counts import caught_none
+from pytracer.analyze.evidence.syntax.gradients import is_over_parameters
 from pytracer.analyze.evidence.syntax.loops import last_of, loops_around
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, spans, spans_body
 from pytracer.analyze.naming import place_words
@@ -79,11 +80,15 @@ def handlers_that_leave(
         inside = spans_body(item.body, line)
         above = (item.end_lineno or 0) < line
         for handler in item.handlers:
-            leaves = isinstance(handler.body[-1], _LEAVING) and loops_around(tree, item.lineno) == loops_around(
-                tree, line
-            )
+            leaves = isinstance(handler.body[-1], _LEAVING) and _same_round(tree, item.lineno, line)
             if (inside and goes_on(handler)) or (above and leaves):
                 yield handler, inside
+
+
+def _same_round(tree: ast.Module, above: int, line: int) -> bool:
+    """Whether the same loops are around both, but for loops over parameters around the second, which have rounds."""
+    outer, inner = loops_around(tree, above), loops_around(tree, line)
+    return inner[: len(outer)] == outer and all(is_over_parameters(loop) for loop in inner[len(outer) :])
 
 
 def goes_on(handler: ast.ExceptHandler) -> bool:

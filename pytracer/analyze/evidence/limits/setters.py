@@ -1,4 +1,4 @@
-"""The line of the program that sets a limit: its only `resource.setrlimit(resource.RLIMIT_AS, ...)`, or what ran last."""
+"""The line of the program that sets a limit: its only `resource.setrlimit(resource.RLIMIT_AS, ...)`, or the last."""
 
 from __future__ import annotations
 

@@ -92,10 +92,12 @@ class CutArchive(msgspec.Struct, frozen=True):
     @property
     def _room(self) -> str:
         if self.limit is not None and self.written is not None:
-            room = "" if self.named else " If the file would be smaller than the limit, make room on its disk (`df -h`)."
+            room = (
+                "" if self.named else " If the file would be smaller than the limit, make room on its disk (`df -h`)."
+            )
             return (
-                f"{capital(self.limit.change)} above the size of the whole file, or save a smaller model.{room} What was "
-                "written until then is cut off: delete it."
+                f"{capital(self.limit.change)} above the size of the whole file, or save a smaller model.{room} What "
+                "was written until then is cut off: delete it."
             )
         setter = self.limit.setter if self.limit is not None else None
         at = f"where line {self.line} writes" if self.line is not None else "where it is written"
@@ -135,7 +137,8 @@ def _written(snapshot: Snapshot, limit: FileLimit | None, position: int | None) 
         return None, False
     saved = {base for base, items in snapshot.named.items() if any(item.role in _SAVED for item in items)}
     largest = next(
-        (item for item in snapshot.storages.by_size() if item.state == "live" and (not saved or item.base in saved)), None
+        (item for item in snapshot.storages.by_size() if item.state == "live" and (not saved or item.base in saved)),
+        None,
     )
     enough = largest is not None and position + largest.nbytes > limit.limit
     return (position, bool(saved)) if enough else (None, False)

@@ -203,10 +203,51 @@ def test_error_that_one_rank_caught(run: Path) -> None:
     )
     assert advice(report).startswith("Let all ranks leave out the same rounds: all_reduce() the flag (MAX)")
     assert "Line 10 (`except ValueError:`) shows nothing of the error that it catches" in advice(report)
+    assert advice(report).endswith("Or let the error end the rank.")
+    assert "wait" not in advice(report)  # both ranks raised
     printed = source.replace(
         "ValueError:\n                continue", "ValueError as error:\n                print(error); continue"
     )
     assert advice(reported(run, printed)).startswith("Look in the output of rank 0 for an error")
+
+
+ROUNDS = """\
+            try: batch = next(rows)
+            except {kind}: continue
+            for p in {over}:
+                dist.all_reduce(p.grad)
+"""
+
+
+def in_rounds(kind: str, over: str = "self.net.parameters()") -> str:
+    """A loop of calls behind a `try` of the same round."""
+    first, end = PROGRAM.index("            loss ="), PROGRAM.index("def main")
+    return PROGRAM[:first] + ROUNDS.format(kind=kind, over=over) + PROGRAM[end:]
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("StopIteration", "The data of rank 0 had ended there: give all ranks as many rounds"),
+        ("queue.Empty", "The queue of rank 0 was empty there, as its data came late or had ended: wait longer"),
+        ("FileNotFoundError", "Let all ranks leave out the same rounds"),
+        ("(StopIteration, OSError)", "Let all ranks leave out the same rounds"),
+    ],
+)
+def test_error_before_a_loop_over_parameters(kind: str, words: str, run: Path) -> None:
+    """That loop has as many rounds on all ranks; an error that only ends the data needs no look at it."""
+    report = reported(run, in_rounds(kind))
+    assert summary(report).endswith(
+        f"rank 0 left out a call of line 12 by an error that line 10 (`except {kind}:`) caught."
+    )
+    assert advice(report).startswith(words)
+    assert ("traceback.print_exc()" in advice(report)) is ("Error" in kind)
+
+
+def test_error_before_a_loop_that_may_have_no_round(run: Path) -> None:
+    """The look-alike: a loop over items that the rank has."""
+    source = in_rounds("OSError", "batch").replace("p.grad", "p")
+    assert "caught" not in summary(reported(run, source))
 
 
 def test_error_that_ends_the_rank_left_out_nothing(run: Path) -> None:

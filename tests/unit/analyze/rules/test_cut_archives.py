@@ -90,7 +90,9 @@ def named(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return found
 
 
-def below_limit(run: Path, limit: int | None, tensor: int, sets: str = "", *, seen: bool = True, program: str = PROGRAM) -> Report:
+def below_limit(
+    run: Path, limit: int | None, tensor: int, sets: str = "", *, seen: bool = True, program: str = PROGRAM
+) -> Report:
     """The record of the archive that failed began at byte 298560; the largest live tensor has `tensor` bytes."""
     box = Box(pid=101, ppid=99).live(TENSOR, tensor).live(SMALL, 4096).freed(0x7F10_0000_0000, 1 << 30)
     item = {"pid": 101, "start_ticks": box.start_ticks, "first_mono_ns": 1, "cgroup": "/job"}

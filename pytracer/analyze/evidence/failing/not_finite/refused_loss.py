@@ -96,17 +96,20 @@ def _start(at: FailingLine, root: Part) -> tuple[str, str] | None:
         loops = [
             item
             for item in own_nodes(scope)
-            if isinstance(item, LOOPS) and item.lineno > line and any(_narrows(inner, names) for inner in own_nodes(item))
+            if isinstance(item, LOOPS)
+            and item.lineno > line
+            and any(_narrows(inner, names) for inner in own_nodes(item))
         ]
         if len(names) != 1 or not loops:
             continue
         loop = min(loops, key=lambda item: item.lineno)
         head = f"the loop of {at.in_file(part.spot.file, loop.lineno)}"
-        keeps = f"it keeps the {'-' * ast.unparse(part.node).count('-')}inf of {at.in_file(part.spot.file, line)}"
-        return (
-            f"{keeps} where {head} has no round, or only NaN",
+        sign = "-" if "-" in ast.unparse(part.node) else ""
+        keeps = f"it keeps the {sign}inf of {at.in_file(part.spot.file, line)}"
+        return f"{keeps} where {head} has no round, or only NaN", (
             f"{keeps[0].upper()}{keeps[1:]} (`{source(made[0])}`) where {head} has no round, as over an empty loader "
-            "(fewer samples than a batch, with drop_last=True), or only NaN: count its rounds, and look at their values.",
+            "(fewer samples than a batch, with drop_last=True), or only NaN: count its rounds, and look at their "
+            "values."
         )
     return None
 

@@ -82,7 +82,7 @@ def test_what_the_dataset_returns_is_to_be_checked(first: str, more: str, says: 
     than an advice.
     """
     advice = loaded(tmp_path, first, more)
-    assert (says in advice if advice is not None and says is not None else advice is says)
+    assert says in advice if advice is not None and says is not None else advice is says
     assert advice is None or "If the batch is finite, the loss has probably diverged" in advice
 
 
