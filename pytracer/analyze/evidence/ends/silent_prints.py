@@ -21,7 +21,7 @@ from pytracer.analyze.evidence.syntax.loops import deciding_ifs
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.ranks import is_for_one_rank
 from pytracer.analyze.evidence.syntax.replaced_attributes import ReplacedAttribute, replaced_attributes
-from pytracer.analyze.evidence.syntax.scopes import is_parameter, own_nodes, scope_of
+from pytracer.analyze.evidence.syntax.scopes import is_main_part, is_parameter, own_nodes, scope_of
 from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import ExceptionReport, PythonFrame
 
@@ -151,13 +151,8 @@ def _is_always_called(at: FailingLine, file: str, tree: ast.Module, item: Replac
         isinstance(part, ast.If) and any(call.call in nodes_of(inside) for inside in (*part.body, *part.orelse))
         for call in calls
         for part in nodes_of(call.tree)
-        if not _is_main_part(part)
+        if not is_main_part(part)
     )
-
-
-def _is_main_part(part: ast.AST) -> bool:
-    """`if __name__ == "__main__":`."""
-    return isinstance(part, ast.If) and "__name__" in ast.unparse(part.test)
 
 
 def _prints_outside(part: ast.AST, test: ast.If) -> bool:

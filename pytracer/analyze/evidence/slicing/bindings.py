@@ -11,7 +11,7 @@ from pytracer.analyze.evidence.syntax.loops import LOOPS
 from pytracer.analyze.evidence.syntax.names import holds, variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.reaching import ENTRY, places_that_bind, reaching
-from pytracer.analyze.evidence.syntax.scopes import Scope, all_parameters, own_nodes
+from pytracer.analyze.evidence.syntax.scopes import Scope, all_parameters, is_main_part, own_nodes, spans
 
 _BRANCHES = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.Match)
 
@@ -67,12 +67,7 @@ def last_binding(scope: Scope, name: str, line: int) -> tuple[int, ast.AST | Non
 
 def is_demonstration(tree: ast.Module, line: int) -> bool:
     """Below `if __name__ == "__main__"`, which does not run in a file that is imported."""
-    return any(
-        isinstance(item, ast.If)
-        and "__name__" in ast.unparse(item.test)
-        and item.lineno <= line <= (item.end_lineno or 0)
-        for item in tree.body
-    )
+    return any(is_main_part(item) and spans(item, line) for item in tree.body)
 
 
 def only_global(tree: ast.Module, name: str) -> tuple[int, ast.AST | None, int | None] | None:

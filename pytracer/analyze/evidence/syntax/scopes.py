@@ -14,6 +14,11 @@ Scope = Function | ast.Module
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
+def is_main_part(item: ast.AST) -> bool:
+    """`if __name__ == "__main__":`."""
+    return isinstance(item, ast.If) and "__name__" in ast.unparse(item.test)
+
+
 def function_headed(tree: ast.Module, line: int) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
     """The function whose `def`, or one of whose decorators, is at a line."""
     for item in nodes_of(tree):

@@ -26,7 +26,7 @@ from pytracer.analyze.deaths.attribution import symptom_evidence
 from pytracer.analyze.evidence.syntax.calls import options_passed
 from pytracer.analyze.evidence.syntax.loops import deciding_ifs
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
-from pytracer.analyze.evidence.syntax.scopes import spans
+from pytracer.analyze.evidence.syntax.scopes import is_main_part, spans
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.parts import python_frame
 from pytracer.analyze.rules.account import account
@@ -161,16 +161,11 @@ def _is_set_by_each(found: Mismatch) -> bool:
     tree = syntax_tree(found.sides[0][0].view.process.snapshot, python_frame(caller) if caller is not None else None)
     if setting is None or tree is None or deciding_ifs(tree, setting[0]):
         return False
-    tries = (item for item in nodes_of(tree) if isinstance(item, (ast.Try, ast.If)) and not _is_main_part(item))
+    tries = (item for item in nodes_of(tree) if isinstance(item, (ast.Try, ast.If)) and not is_main_part(item))
     if any(spans(item, setting[0]) for item in tries):
         return False
     joins = [join for side in found.sides for join in side]
     return all(join.view.process.snapshot.environment.get(found.variable) != _value(found, join) for join in joins)
-
-
-def _is_main_part(item: ast.AST) -> bool:
-    """`if __name__ == "__main__":`."""
-    return isinstance(item, ast.If) and "__name__" in ast.unparse(item.test)
 
 
 def _is_without_end(found: Mismatch) -> bool:
