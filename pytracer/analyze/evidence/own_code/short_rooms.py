@@ -58,13 +58,14 @@ def short_room(arrays: RecordedArrays, spot: Spot, name: str, count: ast.expr, n
 
 
 def _is_limited(spot: Spot, size: ast.expr, line: int, count: ast.expr) -> bool:
-    """Whether the size has a limit that nothing of the count knows: `min(count, limit)`, or another number at all."""
+    """Whether the size is `min(count, limit)`, with a limit that nothing of the count knows."""
     whole, wanted = _resolved(spot, size, line), _resolved(spot, count, spot.line)
     text = _same(wanted)
-    if isinstance(whole, ast.Call) and called_name(whole) == "min" and len(whole.args) > 1:
-        limits = [item for item in whole.args if _same(item) != text]
-    else:
-        limits = [whole]
+    if not isinstance(whole, ast.Call) or called_name(whole) != "min":
+        return False  # another number may be the same
+    limits = [item for item in whole.args if _same(_resolved(spot, item, line)) != text]
+    if len(limits) == len(whole.args):
+        return False
     parts = list(_behind(spot, [wanted, count]))
     return any(_is_free(spot, limit, parts, text) for limit in limits)
 

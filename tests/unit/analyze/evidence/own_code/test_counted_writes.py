@@ -67,6 +67,19 @@ def test_one_statement_without_braces_is_the_loop_as_well() -> None:
     [
         ("continue;", "continue;\n        if (kept >= 300) break;"),
         ("keep_out[kept++] = i;", "if (kept < LIMIT) keep_out[kept++] = i;"),
+        ("continue;", "continue;\n        if (kept + 1 > LIMIT) break;"),
+        ("continue;", "continue;\n        if (LIMIT - kept <= 0) break;"),
+        ("continue;", "continue;\n        int full = kept / LIMIT;\n        if (full) break;"),
+        ("continue;", "continue;\n        if (is_full(kept)) break;"),
+        ("continue;", "continue;\n        if (room-- == 0) break;"),
+        ("boxes[i] < 0", "boxes[i] < 0 || room-- == 0"),
+        ("boxes[i] < 0", "boxes[i] < 0 || i >= LIMIT"),
+        ("keep_out[kept++] = i;", "keep_out[kept++] = i;\n        if (--room == 0) break;"),
+        ("keep_out[kept++] = i;", "if (room > 0) keep_out[kept++] = i;"),
+        ("keep_out[kept++] = i;", "if (room == 0) full = 1; else keep_out[kept++] = i;"),
+        ("    int kept = 0;", "    int kept = 0;\n    if (n > LIMIT) n = LIMIT;"),
+        ("    int kept = 0;", "    int kept = 0;\n    if (n > LIMIT) return;"),
+        ("    int kept = 0;", "    int kept = 0;\n    assert(n <= LIMIT);"),
         ("    for (int i", "    for (int b = 0; b < n; b++) for (int i"),
         ("    for (int i = 0;", "    for (int i = n / 2;"),
         ("int kept = 0;", "int *mine = alloc(n); int kept = 0;\n    while (more())"),
@@ -74,12 +87,30 @@ def test_one_statement_without_braces_is_the_loop_as_well() -> None:
         ("keep_out[kept++]", "keep_out[i]"),
         ("i < n; i++", "i < count(boxes); i++"),
     ],
-    ids=["left", "tested", "two loops", "a part", "while", "its own memory", "no counter", "another bound"],
-)
+    ids=[
+        "left", "tested", "one more tested", "the rest tested", "a quotient tested", "given to a function",
+        "another counter", "another counter in one test", "the loop's own counter", "counted behind it",
+        "a test around it", "in an else", "its bound cut", "its bound tested", "its bound asserted", "two loops", "a part", "while", "its own memory", "no counter", "another bound",
+    ],
+)  # fmt: skip
 def test_other_writes_are_no_suspects(old: str, new: str) -> None:
     """Those that a limit ends, and those whose number the source does not show."""
     assert old in NMS
     assert found(NMS.replace(old, new, 1)) is None
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("boxes[i] < 0", "boxes[i * 4] < 0 && boxes[i] != thr"),
+        ("        if (boxes[i] < 0)", "        float box = boxes[i];\n        if (box < thr)"),
+        ("    int kept = 0;", "    int kept = 0;\n    if (n <= 0) return;"),
+        ("            mark(boxes, j);", "            if (iou(i, j) > thr) mark(boxes, j);"),
+    ],
+)
+def test_tests_of_the_data_are_no_limit(old: str, new: str) -> None:
+    assert old in NMS
+    assert found(NMS.replace(old, new, 1)) is not None
 
 
 @pytest.mark.parametrize(

@@ -43,10 +43,16 @@ def test_limit_of_the_buffer_alone_makes_it_short(count: str) -> None:
     assert found(BOXES, count) == module.ShortRoom(5, "min(len(ranked), self.limit)")
 
 
-@pytest.mark.parametrize("size", ["self.limit", "300", "(300,)", "len(self.slots)"])
-def test_another_number_than_the_count_makes_it_short(size: str) -> None:
-    told = found(BOXES.replace("min(len(ranked), self.limit)", size))
-    assert told is not None and told.line == 5
+@pytest.mark.parametrize("size", ["self.limit", "300", "(300,)", "len(self.slots)", "self.height * self.width"])
+def test_another_number_than_the_count_may_be_as_large(size: str) -> None:
+    """`np.zeros(height * width)` beside `mask.size`: nothing but recorded numbers compares the two."""
+    assert found(BOXES.replace("min(len(ranked), self.limit)", size)) is None
+
+
+def test_count_may_be_in_a_variable_of_the_limit() -> None:
+    source = BOXES.replace("    keep", "    size = min(n, self.limit)\n    keep").replace("min(len(ranked), self.limit),", "size,")
+    told = found(source)
+    assert told is not None and told.line == 6
 
 
 @pytest.mark.parametrize(
@@ -60,6 +66,7 @@ def test_another_number_than_the_count_makes_it_short(size: str) -> None:
         ("min(len(ranked), self.limit)", "max(len(ranked), self.limit)"),
         ("min(len(ranked), self.limit)", "self.first"),
         ("boxes[order]", "boxes[order][:self.limit]"),
+        ("min(len(ranked), self.limit)", "min(self.most, self.limit)"),
         ("    n = ", "    if len(ranked) > self.limit: raise ValueError\n    n = "),
         ("    n = ", "    assert n <= self.limit\n    n = "),
         ("np.int32", "np.int64"),
@@ -68,7 +75,7 @@ def test_another_number_than_the_count_makes_it_short(size: str) -> None:
     ],
     ids=[
         "as many", "its first size", "a variable", "one more", "of what it is made of", "the larger one",
-        "cut to it before", "cut to it", "checked", "asserted", "wider elements", "not known", "two dimensions",
+        "the first limit", "cut to it", "of two others", "checked", "asserted", "wider elements", "not known", "two dimensions",
     ],
 )  # fmt: skip
 def test_buffers_that_may_be_large_enough_are_none(old: str, new: str) -> None:
