@@ -2,6 +2,7 @@
 
 `store = np.ndarray(shape, buffer=store.buf)` of `store = SharedMemory(...)`: the array takes the name of what its
 memory belongs to, and does not keep that. `store = None` and `del store` do the same, while an array of it lives on.
+A call of the program's own may have made, and dropped, another owner at that line.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import msgspec
 from pytracer._text import shortened
 from pytracer.analyze.evidence.lifetime.where_made import place_of
 from pytracer.analyze.evidence.slicing.bindings import bindings_of
-from pytracer.analyze.evidence.syntax.bindings import set_by, set_from_outside
+from pytracer.analyze.evidence.syntax.bindings import lines_that_bind, set_by, set_from_outside
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
@@ -25,6 +26,8 @@ from pytracer.analyze.view import ProcessView
 from pytracer.report.job import PythonFrame
 
 _QUOTED = 60
+_LIBRARIES = frozenset({"np", "numpy", "torch"})
+_BUILTINS = frozenset({"memoryview", "bytes", "bytearray", "list", "tuple", "int", "len", "max", "min"})
 _COPIES = frozenset({"array", "copy", "clone", "bytes", "bytearray", "tobytes", "tolist", "tensor", "deepcopy"})
 
 
@@ -109,7 +112,7 @@ def _held(
     if bound is None or not isinstance(bound[1], ast.Call) or called_name(bound[1]) not in makers:
         return None
     line, made = bound
-    if value is not None and ast.unparse(value) == name:
+    if value is not None and not isinstance(value, ast.Constant) and not _is_made_of(tree, value, name):
         return None
     return Replaced(
         name,
@@ -119,6 +122,44 @@ def _held(
         shortened(ast.unparse(value), _QUOTED) if value is not None else None,
         _view(value, name) if value is not None else None,
     )
+
+
+def _is_made_of(tree: ast.Module, value: ast.expr, name: str) -> bool:
+    """Whether a value is made of the owner's buffer, by nothing but NumPy, torch, and methods of that."""
+    parts = [*nodes_of(value)]
+    buffers = [item.value for item in parts if isinstance(item, ast.keyword) and item.arg == "buffer"]
+    whole = any(ast.unparse(item) == name for item in buffers)
+    of_buffer = any(isinstance(item, ast.Attribute) and ast.unparse(item) == f"{name}.buf" for item in parts)
+    calls = [item for item in parts if isinstance(item, ast.Call)]
+    return (whole or of_buffer) and all(_is_of_library(tree, item.func, name) for item in calls)
+
+
+def _is_of_library(tree: ast.Module, called: ast.expr, name: str) -> bool:
+    """`np.ndarray`, `frombuffer` that is imported from NumPy, `store.buf.cast`, and methods of what these return."""
+    if isinstance(called, ast.Attribute):
+        if ast.unparse(called).startswith(f"{name}.buf."):
+            return True
+        owner = called.value.func if isinstance(called.value, ast.Call) else called.value
+        return _is_of_library(tree, owner, name)
+    if not isinstance(called, ast.Name):
+        return False
+    bound = lines_that_bind(tree, called.id)
+    if not bound:
+        return called.id in (_LIBRARIES | _BUILTINS) and not _is_defined(tree, called.id)
+    return all(_imports(node, called.id) in _LIBRARIES for _, node in bound)
+
+
+def _imports(node: ast.AST | None, name: str) -> str | None:
+    """The package of `import numpy as np`, and of `from numpy import frombuffer`."""
+    if isinstance(node, ast.ImportFrom):
+        return (node.module or "").partition(".")[0] if not node.level else None
+    names = node.names if isinstance(node, ast.Import) else []
+    return next((item.name.partition(".")[0] for item in names if name in (item.asname, item.name)), None)
+
+
+def _is_defined(tree: ast.Module, name: str) -> bool:
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    return any(isinstance(item, kinds) and item.name == name for item in nodes_of(tree))
 
 
 def _bound_before(tree: ast.Module, scope: Scope, name: str, line: int) -> tuple[int, ast.AST] | None:

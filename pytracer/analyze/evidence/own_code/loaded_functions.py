@@ -1,7 +1,7 @@
 """Functions of a native library that the program keeps in variables: `nms = CDLL(path).nms`, `self.nms = load_nms()`.
 
 A call of such a variable names no library. Only a variable of the same function, of the module, or of the same class
-is taken for it.
+is taken for it, and only where one line binds it.
 """
 
 from __future__ import annotations
@@ -66,9 +66,24 @@ def loaded_functions(
         function = _function(node.value, modules, loads)
         if function is None and isinstance(node.value, ast.Call):
             function = returned.get(called_name(node.value) or "")
-        if name is not None and function is not None:
-            found.append(LoadedFunction(name, function, id(_owner(tree, name, node.lineno))))
+        owner = _owner(tree, name, node.lineno) if name is not None else tree
+        if name is not None and function is not None and _is_bound_once(tree, owner, name):
+            found.append(LoadedFunction(name, function, id(owner)))
     return found
+
+
+def _is_bound_once(tree: ast.Module, owner: ast.AST, name: str) -> bool:
+    """`nms = torchvision.ops.nms` below `nms = lib.nms` makes another function of it."""
+    if "." in name:
+        return sum(isinstance(item, ast.Attribute) and _sets(item, name) for item in nodes_of(owner)) == 1
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    again = any(isinstance(item, kinds) and item.name == name for item in own_nodes(owner))
+    shared = any(isinstance(item, (ast.Global, ast.Nonlocal)) and name in item.names for item in nodes_of(tree))
+    return len(lines_that_bind(owner, name)) == 1 and not again and not shared
+
+
+def _sets(node: ast.Attribute, name: str) -> bool:
+    return isinstance(node.ctx, ast.Store) and variable(node) == name
 
 
 def called_function(tree: ast.Module, call: ast.Call, loaded: Collection[LoadedFunction]) -> str | None:

@@ -126,6 +126,13 @@ def test_variable_that_is_given_the_array_of_its_buffer(value: str, end: str, tm
     )
 
 
+@pytest.mark.parametrize("line", ["from reader import frombuffer", "def frombuffer(x): ...", "from numpy import frombuffer"])
+def test_function_that_is_imported_is_numpys_or_may_drop_another_owner(line: str, tmp_path: Path) -> None:
+    source = f"{line}\n{REBOUND}".replace("np.ndarray(rows, buffer=store.buf)", "frombuffer(store.buf)")
+    found = module.dropped_owner(view_of(tmp_path, source, 6, CLOSE, DEL))
+    assert found is not None and (found.replaced is not None) == ("numpy" in line)
+
+
 def test_array_is_to_have_another_name_than_its_owner(tmp_path: Path) -> None:
     found = module.dropped_owner(view_of(tmp_path, REBOUND, 5, CLOSE, DEL))
     assert found is not None
@@ -152,9 +159,17 @@ def test_attribute_that_is_set_anew_and_variable_that_is_deleted(tmp_path: Path)
         ("store = np.ndarray(rows", "table = np.ndarray(rows"),
         ("store = SharedMemory(", "store = open_shared("),
         ("self.name = store.name", "if rows: store = SharedMemory(rows)"),
+        ("np.ndarray(rows, buffer=store.buf)", "Reader(self.name, rows).array()"),
+        ("np.ndarray(rows, buffer=store.buf)", "Reader(store.buf).array()"),
+        ("np.ndarray(rows, buffer=store.buf)", "np.ndarray(Reader(rows).shape, buffer=store.buf)"),
+        ("np.ndarray(rows, buffer=store.buf)", "self.attach(store.buf)"),
+        ("np.ndarray(rows, buffer=store.buf)", "other"),
     ],
-    ids=["another name", "another object", "of two lines"],
-)
+    ids=[
+        "another name", "another object", "of two lines", "its own owner", "a class of its buffer", "a class within",
+        "a method of its buffer", "another variable",
+    ],
+)  # fmt: skip
 def test_variable_that_may_have_held_something_else_is_not_named(old: str, new: str, tmp_path: Path) -> None:
     """The look-alikes: only the line is known."""
     assert old in REBOUND

@@ -70,3 +70,18 @@ def test_variables_that_may_hold_something_else_are_none(old: str, new: str) -> 
 
 def test_parameter_of_the_same_name_is_another_function() -> None:
     assert called("fn = lib.nms\ndef apply(fn, x):\n    return fn(x)", ("lib",)) is None
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "nms = lib.nms\nif cuda:\n    nms = torchvision.ops.nms\nnms(keep)",
+        "nms = lib.nms\ndef use():\n    global nms\n    nms = other\nnms(keep)",
+        "nms = lib.nms\nif cuda:\n    def nms(keep): ...\nnms(keep)",
+        "def run(keep):\n    nms = lib.nms\n    if cuda:\n        nms = other\n    nms(keep)",
+        LAYER.replace("    def __call__", "        if cuda: self.run = torchvision.ops.nms\n    def __call__"),
+    ],
+    ids=["of the module", "by global", "a function", "of a function", "of a class"],
+)
+def test_variable_that_two_lines_bind_is_none(source: str) -> None:
+    assert called(source, ("lib",)) is None
