@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from pytracer._text import hex_addr
+from pytracer._text import capital, hex_addr
 from pytracer.analyze.address_space.referrers import STATE_REGISTERS
 from pytracer.analyze.evidence.lifetime.variables import line_words, program_frames
 from pytracer.analyze.evidence.native.fault_function import entered_function
@@ -22,8 +22,10 @@ from pytracer.analyze.evidence.own_code.passed_memory import called_by_ctypes
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.makers import makers
 from pytracer.analyze.evidence.slicing.slice import Slice
+from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on, passed_values
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
+from pytracer.analyze.evidence.syntax.scopes import Scope, is_parameter, scope_of
 from pytracer.analyze.evidence.wild.explanation import Explanation
 from pytracer.analyze.evidence.wild.truncated_address import HALF, NEAR_BYTES, is_half
 from pytracer.analyze.naming import line_in
@@ -33,6 +35,11 @@ from pytracer.analyze.view import ProcessView
 from pytracer.report.job import Confidence, Evidence
 
 _NARROW = frozenset({"c_int", "c_uint", "c_int32", "c_uint32"})
+_WIDE = frozenset({
+    "c_void_p", "c_char_p", "c_size_t", "c_ssize_t", "c_int64", "c_uint64", "c_long", "c_ulong", "c_longlong",
+    "c_ulonglong",
+})  # fmt: skip
+_PROTOTYPES = frozenset({"CFUNCTYPE", "PYFUNCTYPE"})
 _CANONICAL = 1 << 47
 _UNKNOWN = "[ctypes.c_void_p, ...]"
 
@@ -57,7 +64,7 @@ class CutArgument(Explanation):
     """`name` held `value`, of which register `held_in` had half, `cut`.
 
     `made`: the call that returned it, and its line. `undeclared`: what the line calls, where no line sets its argtypes.
-    `narrow`: what makes a C int of this argument.
+    `narrow`: what makes a C int of this argument. `whole`: the line that declares it with 64 bits, and the function.
     """
 
     name: str
@@ -67,6 +74,7 @@ class CutArgument(Explanation):
     made: tuple[str, str] | None = None
     undeclared: Callee | None = None
     narrow: str | None = None
+    whole: tuple[str, str] | None = None
 
     def confidence(self, view: ProcessView) -> Confidence:
         """See Explanation."""
@@ -106,6 +114,12 @@ class CutArgument(Explanation):
         came = f" `{self.name}` itself is whole: {self.made[1]} made it." if self.made is not None else ""
         if self.narrow is not None:
             return f"Use ctypes.c_void_p there: an address has 64 bits.{came}"
+        if self.whole is not None:
+            declared, function = self.whole
+            return (
+                f"{capital(declared)}, so that ctypes passes all 64 bits: it is cut in C: look for int, int32_t, "
+                f"or a missing prototype in {function}().{came}"
+            )
         if self.undeclared is None:
             return (
                 f"Pass `{self.name}` in 64 bits at {line}: ctypes converts a Python int to a C int unless the "
@@ -186,6 +200,11 @@ def _described(view: ProcessView, found: CutArgument, call: ast.Call, file: str 
     within = passed_values(call)[min(at, len(passed_values(call)) - 1)]
     if isinstance(within, ast.Call) and called_name(within) in _NARROW:
         return replace(found, narrow=f"`{ast.unparse(within)}` has no more")
+    prototype = _prototype(files[file], call.func) if file in files else None
+    if prototype is not None:
+        declared, line, kinds = prototype
+        sure = entered_function(view) in (None, declared) and not [*declares(files, declared, "argtypes")]
+        return _declared(found, declared, line_in(file, line, file), kinds, at) if sure else found
     names = functions_named(files, files[file], call.func) if file in files else None
     name = next(iter(names)) if names is not None and len(names) == 1 else None
     entered = entered_function(view)
@@ -196,11 +215,44 @@ def _described(view: ProcessView, found: CutArgument, call: ast.Call, file: str 
     if not lines:
         return replace(found, undeclared=Callee(ast.unparse(call.func), name, _types(view, name, call, at)))
     path, line, value = lines[0]
-    kind = value.elts[at] if isinstance(value, (ast.List, ast.Tuple)) and at < len(value.elts) else None
-    if len(lines) == 1 and kind is not None and ast.unparse(kind).rpartition(".")[2] in _NARROW:
-        place = line_in(path, line, file)
-        return replace(found, narrow=f"{place} declares it as {ast.unparse(kind)}")
+    if len(lines) == 1 and isinstance(value, (ast.List, ast.Tuple)):
+        return _declared(found, name, line_in(path, line, file), value.elts, at)
     return found
+
+
+def _declared(found: CutArgument, name: str, place: str, kinds: list[ast.expr], at: int) -> CutArgument:
+    """With what its one declaration says of this argument."""
+    if at >= len(kinds) or any(isinstance(item, ast.Starred) for item in kinds):
+        return found
+    kind = ast.unparse(kinds[at])
+    if kind.rpartition(".")[2] in _NARROW:
+        return replace(found, narrow=f"{place} declares it as {kind}")
+    says = f"{place} declares `{found.name}` as {kind}"
+    return replace(found, whole=(says, name)) if kind.rpartition(".")[2] in _WIDE else found
+
+
+def _prototype(tree: ast.Module, called: ast.expr) -> tuple[str, int, list[ast.expr]] | None:
+    """`node_sum = CFUNCTYPE(c_float, c_void_p)(("node_sum", lib))`: its name in C, the line, and the argument types."""
+    if not isinstance(called, ast.Name):
+        return None
+    scope = scope_of(tree, called.lineno)
+    value = _only_value(scope, tree, called.id)
+    if not isinstance(value, ast.Call) or not value.args:
+        return None
+    kind = _only_value(scope, tree, value.func.id) if isinstance(value.func, ast.Name) else value.func
+    named = value.args[0].elts[:1] if isinstance(value.args[0], ast.Tuple) else []
+    name = named[0].value if named and isinstance(named[0], ast.Constant) else None
+    if not isinstance(kind, ast.Call) or called_name(kind) not in _PROTOTYPES or not isinstance(name, str):
+        return None
+    return name, kind.lineno, kind.args[1:]
+
+
+def _only_value(scope: Scope, tree: ast.Module, name: str) -> ast.AST | None:
+    """What the only line that binds a variable of the function, or of the module, binds it to."""
+    if is_parameter(scope, name):
+        return None
+    bound = lines_that_bind(scope, name) or lines_that_bind(tree, name)
+    return bound[0][1] if len(bound) == 1 else None
 
 
 def _maker(view: ProcessView, files: Files, call: ast.Call, at: int) -> tuple[str, str] | None:

@@ -126,7 +126,9 @@ def test_variable_that_is_given_the_array_of_its_buffer(value: str, end: str, tm
     )
 
 
-@pytest.mark.parametrize("line", ["from reader import frombuffer", "def frombuffer(x): ...", "from numpy import frombuffer"])
+@pytest.mark.parametrize(
+    "line", ["from reader import frombuffer", "def frombuffer(x): ...", "from numpy import frombuffer"]
+)
 def test_function_that_is_imported_is_numpys_or_may_drop_another_owner(line: str, tmp_path: Path) -> None:
     source = f"{line}\n{REBOUND}".replace("np.ndarray(rows, buffer=store.buf)", "frombuffer(store.buf)")
     found = module.dropped_owner(view_of(tmp_path, source, 6, CLOSE, DEL))

@@ -90,7 +90,8 @@ def test_one_statement_without_braces_is_the_loop_as_well() -> None:
     ids=[
         "left", "tested", "one more tested", "the rest tested", "a quotient tested", "given to a function",
         "another counter", "another counter in one test", "the loop's own counter", "counted behind it",
-        "a test around it", "in an else", "its bound cut", "its bound tested", "its bound asserted", "two loops", "a part", "while", "its own memory", "no counter", "another bound",
+        "a test around it", "in an else", "its bound cut", "its bound tested", "its bound asserted",
+        "two loops", "a part", "while", "its own memory", "no counter", "another bound",
     ],
 )  # fmt: skip
 def test_other_writes_are_no_suspects(old: str, new: str) -> None:

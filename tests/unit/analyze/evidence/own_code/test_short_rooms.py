@@ -50,7 +50,9 @@ def test_another_number_than_the_count_may_be_as_large(size: str) -> None:
 
 
 def test_count_may_be_in_a_variable_of_the_limit() -> None:
-    source = BOXES.replace("    keep", "    size = min(n, self.limit)\n    keep").replace("min(len(ranked), self.limit),", "size,")
+    source = BOXES.replace("    keep", "    size = min(n, self.limit)\n    keep").replace(
+        "min(len(ranked), self.limit),", "size,"
+    )
     told = found(source)
     assert told is not None and told.line == 6
 
@@ -75,7 +77,8 @@ def test_count_may_be_in_a_variable_of_the_limit() -> None:
     ],
     ids=[
         "as many", "its first size", "a variable", "one more", "of what it is made of", "the larger one",
-        "the first limit", "cut to it", "of two others", "checked", "asserted", "wider elements", "not known", "two dimensions",
+        "cut to it before", "cut to it", "of two others", "checked", "asserted", "wider elements", "not known",
+        "two dimensions",
     ],
 )  # fmt: skip
 def test_buffers_that_may_be_large_enough_are_none(old: str, new: str) -> None:

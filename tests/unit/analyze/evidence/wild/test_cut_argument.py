@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from pytracer._text import capital
 from pytracer.decode.types.snapshot import HeldNumber, PythonFrame
 from pytracer.report.job import Report
 from tests.conditions import needs_capstone
@@ -116,7 +117,51 @@ def test_argtypes_are_missed_only_where_no_line_may_set_them(below: str, unset: 
     report = crashed(run, "self.lib.sample(self.ptr)", below)
     assert HEADLINE in summary(report)
     assert (UNSET in summary(report)) == unset
-    assert advice(report).startswith("Set `self.lib.sample.argtypes" if unset else "Pass `self.ptr` in 64 bits at line")
+    assert advice(report).startswith("Set `self.lib.sample.argtypes") == unset
+
+
+WIDE = (
+    "line {} declares `self.ptr` as ctypes.c_void_p, so that ctypes passes all 64 bits: it is cut in C: look for int, "
+    "int32_t, or a missing prototype in sample(). `self.ptr` itself is whole: "
+)
+PROTOTYPE = "sample = ctypes.CFUNCTYPE(None, {})(('sample', lib))\n"
+
+
+@pytest.mark.parametrize(
+    ("call", "below", "line"),
+    [
+        ("self.lib.sample(self.ptr)", "lib.sample.argtypes = [ctypes.c_void_p]\n", 13),
+        ("sample(self.ptr)", PROTOTYPE.format("ctypes.c_void_p"), 13),
+        ("sample(self.ptr)", "kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p)\nsample = kind(('sample', lib))\n", 13),
+    ],
+    ids=["argtypes", "a prototype", "a prototype in a variable"],
+)
+def test_address_that_is_declared_with_64_bits_is_cut_in_c(call: str, below: str, line: int, run: Path) -> None:
+    report = crashed(run, call, below)
+    assert HEADLINE in summary(report) and UNSET not in summary(report)
+    assert advice(report).startswith(capital(WIDE.format(line)))
+
+
+@pytest.mark.parametrize(
+    ("call", "below"),
+    [
+        (
+            "self.lib.sample(self.ptr)",
+            "lib.sample.argtypes = [ctypes.c_void_p]\nlib.sample.argtypes = [ctypes.c_int]\n",
+        ),
+        ("self.lib.sample(self.ptr)", "lib.sample.argtypes = [KIND]\n"),
+        ("sample(self.ptr)", PROTOTYPE.format("ctypes.c_void_p") + "sample = other\n"),
+        ("sample(self.ptr)", PROTOTYPE.format("ctypes.c_void_p") + "sample.argtypes = [ctypes.c_int]\n"),
+        ("sample(self.ptr)", PROTOTYPE.format("ctypes.c_void_p").replace("'sample'", "'other'")),
+    ],
+    ids=["twice", "another type", "another function later", "argtypes of it", "another function"],
+)
+def test_declaration_that_is_not_the_only_one_says_nothing(call: str, below: str, run: Path) -> None:
+    """The look-alikes: either may have cut it."""
+    report = crashed(run, call, below)
+    assert (
+        HEADLINE in summary(report) and "it is cut in C" not in advice(report) and "declares it" not in summary(report)
+    )
 
 
 @pytest.mark.parametrize(
@@ -124,6 +169,7 @@ def test_argtypes_are_missed_only_where_no_line_may_set_them(below: str, unset: 
     [
         ("self.lib.sample(ctypes.c_int(self.ptr))", "", "returned: `ctypes.c_int(self.ptr)` has no more"),
         ("self.lib.sample(self.ptr)", "lib.sample.argtypes = [ctypes.c_int]\n", "returned: line 13 declares it as"),
+        ("sample(self.ptr)", PROTOTYPE.format("ctypes.c_int"), "returned: line 13 declares it as ctypes.c_int"),
     ],
 )
 def test_what_makes_a_c_int_of_it_is_named(call: str, below: str, says: str, run: Path) -> None:
