@@ -1,51 +1,51 @@
 """What one rank alone makes, and is None on the others, used by all of them: a logger, a writer, a progress bar.
 
 `Logger() if rank == 0 else None`, an `if` on the rank around the only line that makes it, or a function that returns it
-on one rank; also handed on to the object that keeps it.
+on one rank; also handed on to the object that keeps it. Only where nothing else of the program can have set it.
 """
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from itertools import pairwise
 
 import msgspec
 
 from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
+from pytracer.analyze.evidence.failing.processes.known_rank import (
+    Place,
+    RankTest,
+    Setting,
+    is_plain,
+    passed,
+    rank_test,
+    returned,
+    settings_of,
+)
 from pytracer.analyze.evidence.failing.processes.made_by_one import rank_of
 from pytracer.analyze.evidence.failing.usage.nones import none_node
-from pytracer.analyze.evidence.slicing.bindings import bindings_of
-from pytracer.analyze.evidence.slicing.callers import only_function
-from pytracer.analyze.evidence.slicing.calls import argument_of
-from pytracer.analyze.evidence.slicing.rank_sides import asked_rank, rank_side
+from pytracer.analyze.evidence.slicing.callers import called_function
+from pytracer.analyze.evidence.slicing.rank_sides import rank_side
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.constants import is_none
-from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
-from pytracer.analyze.evidence.syntax.ranks import is_for_one_rank, one_rank_number
-from pytracer.analyze.evidence.syntax.scopes import (
-    Scope,
-    class_around,
-    is_parameter,
-    own_nodes,
-    scope_of,
-    statement_at,
-)
+from pytracer.analyze.evidence.syntax.ranks import rank_branch
+from pytracer.analyze.evidence.syntax.scopes import definitions, own_nodes, statement_at
 from pytracer.blackbox.ranks import identity_of
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _DEEPEST = 6
-# What needs all ranks: such a line is not to be moved below a test of the rank.
-_OF_ALL = Pattern(r"gather|reduce|broadcast|barrier|scatter|all_to_all|get_\w*state_dict|backward|sync")
-_SHARDED = Pattern(r"FSDP|FullyShardedDataParallel|fully_shard|DTensor|distribute_\w+|deepspeed")
-
-
-class _Place(msgspec.Struct, frozen=True):
-    file: str
-    tree: ast.Module
-    scope: Scope
+# Calls that need no other rank and change nothing: only such a line is to be moved below a test of the rank.
+_READS = Pattern(r"state_dict|get_rng_state|dict|list|tuple|str|int|float|len|items|keys|values|copy|deepcopy")
+_IN_PLACE = Pattern(r"log|log_\w+|add_\w+|write|writelines|print|info|debug|warning|set_\w+|update|flush|close|finish")
+_PLAIN = Pattern(r"item|str|int|float|round|len|format|dict|list|tuple|join|tolist")
+_OF_FILES = ("open", "print", "write", "dumps", "dump", "append", "flush")
+_NEEDS_ALL = Pattern(
+    r"FSDP|FullyShardedDataParallel|fully_shard|DTensor|distribute_\w+|deepspeed|ZeroRedundancy|tensor\.parallel"
+)
 
 
 class _Maker(msgspec.Struct, frozen=True):
@@ -77,7 +77,12 @@ def none_by_rank(at: FailingLine) -> str | None:
             f"{at.here(at.line)}."
         )
     owner = f"{'local ' if maker.local else ''}rank {maker.number}"
-    return f"{text}Use it on {owner} only, or test `{name} is not None` before {at.here(at.line)}."
+    if _is_note(at, node):
+        return f"{text}Use it on {owner} only, or test `{name} is not None` before {at.here(at.line)}."
+    return (
+        f"{text}If the other ranks need it, make it on all of them, or send it from {owner} with "
+        f"broadcast_object_list() where it is plain data."
+    )
 
 
 def _handed(at: FailingLine, maker: _Maker) -> str:
@@ -109,8 +114,19 @@ def _found(at: FailingLine) -> tuple[ast.expr, _Maker] | None:
     file = at.frame.file
     if not isinstance(node, (ast.Name, ast.Attribute)) or file is None or file not in at.files:
         return None
-    maker = _maker(at, node, _Place(file, at.tree, at.scope), _DEEPEST)
+    if any(_is_below_test(at, depth) for depth in range(len(at.frames))):
+        return None
+    maker = _maker(at, node, Place(file, at.tree, at.scope), _DEEPEST)
     return (node, maker) if maker is not None and _is_other(at, maker) else None
+
+
+def _is_below_test(at: FailingLine, depth: int) -> bool:
+    """Whether a line of the stack itself stands below a test of the rank: then that is another rank than it seems."""
+    spot = at.slice.spot(depth)
+    if spot is None or spot.file is None or spot.file not in at.files:
+        return True
+    side = rank_side(at.files, spot.file, spot.line, 0)
+    return side is not None or rank_branch(spot.tree, spot.line) is not None
 
 
 def _is_other(at: FailingLine, maker: _Maker) -> bool:
@@ -121,203 +137,194 @@ def _is_other(at: FailingLine, maker: _Maker) -> bool:
     return identity is not None and identity.local_rank not in (None, maker.number)
 
 
-def _maker(at: FailingLine, node: ast.AST, place: _Place, depth: int) -> _Maker | None:
+def _maker(at: FailingLine, node: ast.AST, place: Place, depth: int) -> _Maker | None:
     """None unless all that the program has for the value is None on the ranks but one."""
     if not depth:
         return None
     if isinstance(node, ast.IfExp):
         return _of_choice(at, node, place)
     if isinstance(node, ast.Call):
-        return _of_function(at, node)
-    if isinstance(node, ast.Attribute):
-        settings = _settings(at, node, place)
-        return _of_lines(at, settings, depth) if settings is not None else None
-    if not isinstance(node, ast.Name):
+        return _of_function(at, node, place)
+    settings = settings_of(at.files, node, place)
+    if settings is None or not isinstance(node, (ast.Name, ast.Attribute)):
         return None
-    if is_parameter(place.scope, node.id) and not [*bindings_of(place.scope, node.id)]:
-        return _of_parameter(at, node.id, place, depth)
-    own = [*_bound(place, place.scope, node.id)]
-    if not own:
-        scopes = [item for item in nodes_of(place.tree) if isinstance(item, _FUNCTIONS) and _is_global(item, node.id)]
-        own = [item for scope in (place.tree, *scopes) for item in _bound(place, scope, node.id)]
-    return _of_lines(at, own, depth)
-
-
-_Lines = list[tuple[_Place, int, ast.expr | None]]
-
-
-def _bound(place: _Place, scope: Scope, name: str) -> Iterator[tuple[_Place, int, ast.expr | None]]:
-    for line, value, index in bindings_of(scope, name):
-        if index is not None:
-            whole = isinstance(value, (ast.Tuple, ast.List)) and index < len(value.elts)
-            value = value.elts[index] if whole and isinstance(value, (ast.Tuple, ast.List)) else None
-        yield _Place(place.file, place.tree, scope), line, value if isinstance(value, ast.expr) else None
-
-
-def _is_global(scope: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> bool:
-    return any(isinstance(item, ast.Global) and name in item.names for item in own_nodes(scope))
-
-
-def _settings(at: FailingLine, node: ast.Attribute, place: _Place) -> _Lines | None:
-    """Lines that set the attribute: of the class around, else of the only one that has it; None where others do."""
-    if any(_sets_outside(item, node.attr) for tree in at.files.values() for item in nodes_of(tree)):
-        return None
-    around = class_around(place.tree, place.scope) if variable(node) is not None else None
-    own = [*_of_class(place.file, place.tree, around, node.attr)] if around is not None else []
-    if own:
-        return own
-    found = [
-        lines
-        for file, tree in at.files.items()
-        for item in nodes_of(tree)
-        if isinstance(item, ast.ClassDef) and (lines := [*_of_class(file, tree, item, node.attr)])
-    ]
-    return found[0] if len(found) == 1 else None
-
-
-def _sets_outside(node: ast.AST, name: str) -> bool:
-    """`state.logger = ...`, from outside of the class."""
-    if not isinstance(node, ast.Attribute) or node.attr != name or not isinstance(node.ctx, ast.Store):
-        return False
-    return not (isinstance(node.value, ast.Name) and node.value.id == "self")
-
-
-def _of_class(
-    file: str, tree: ast.Module, owner: ast.ClassDef, name: str
-) -> Iterator[tuple[_Place, int, ast.expr | None]]:
-    for part in owner.body:
-        if isinstance(part, _FUNCTIONS):
-            yield from _bound(_Place(file, tree, part), part, f"self.{name}")
-        elif isinstance(part, (ast.Assign, ast.AnnAssign)) and part.value is not None:
-            targets = part.targets if isinstance(part, ast.Assign) else [part.target]
-            if any(variable(target) == name for target in targets):
-                yield _Place(file, tree, tree), part.lineno, part.value
-
-
-def _of_lines(at: FailingLine, lines: _Lines, depth: int) -> _Maker | None:
-    """One line that makes it, and at most others that set None before: those that end it leave nothing known."""
-    nothing = [item for item in lines if is_none(item[2])]
-    makes = [item for item in lines if not is_none(item[2])]
-    if len(makes) != 1 or any(getattr(place.scope, "name", "__init__") != "__init__" for place, _, _ in nothing):
-        same = len(makes) == 1 and all(place.scope is makes[0][0].scope for place, _, _ in nothing)
-        if not same:
+    if isinstance(node, ast.Name) and not settings:
+        given = passed(at.files, node.id, place)
+        value = given[0].value if given is not None else None
+        found = _maker(at, value, given[0].place, depth - 1) if given is not None and value is not None else None
+        if found is None or given is None:
             return None
-    place, line, value = makes[0]
-    side = rank_side(at.files, place.file, line) if nothing else None
-    if side is not None and not side.but and all(_is_first(side.branch, item, place) for item in nothing):
-        number = side.number if side.number is not None else _local(side.branch.test)
-        return (
-            _Maker(place.file, line, side.branch.test, side.below, number, side.number is None)
-            if number is not None
-            else None
-        )
-    return _maker(at, value, place, depth - 1) if value is not None and not nothing else None
+        return msgspec.structs.replace(found, way=(*found.way, (given[0].place.file, given[1])))
+    if len(settings) == 1:
+        only = settings[0]
+        return _maker(at, only.value, only.place, depth - 1) if only.value is not None else None
+    return _of_branch(at, node, place, settings)
 
 
-def _is_first(branch: ast.If, item: tuple[_Place, int, ast.expr | None], place: _Place) -> bool:
-    """Whether a line sets None before the `if`, or on its other way; in another function, that ran before."""
-    return item[0].scope is not place.scope or item[1] <= (branch.end_lineno or 0)
+def _of_branch(at: FailingLine, node: ast.Name | ast.Attribute, place: Place, settings: list[Setting]) -> _Maker | None:
+    """One line below an `if` on the rank makes it; others set None before that, or on its other way."""
+    makes = [item for item in settings if not is_none(item.value)]
+    home = makes[0].place if len(makes) == 1 else None
+    if home is None or any(item.place.scope is not home.scope for item in settings):
+        return None
+    body = home.scope.body if isinstance(home.scope, (*_FUNCTIONS, ast.Module)) else []
+    branch = next((item for item in body if isinstance(item, ast.If) and _has(item, makes[0].line)), None)
+    if branch is None or not _is_past(at, node, place, home, branch):
+        return None
+    below = _is_in(branch.body, makes[0].line)
+    other = branch.orelse if below else branch.body
+    before = body[: body.index(branch)]
+    if not all(_is_in(before, item.line) or _is_in(other, item.line) for item in settings if is_none(item.value)):
+        return None
+    test = rank_test(at.files, branch.test, home)
+    return _as_maker(home.file, makes[0].line, branch.test, test, direct=below) if _is_one(test, below) else None
 
 
-def _of_choice(at: FailingLine, node: ast.IfExp, place: _Place) -> _Maker | None:
+def _has(branch: ast.If, line: int) -> bool:
+    return _is_in(branch.body, line) or _is_in(branch.orelse, line)
+
+
+def _is_in(body: list[ast.stmt], line: int) -> bool:
+    """Whether one of the statements sets something at a line, below no other test."""
+    return any(isinstance(item, (ast.Assign, ast.AnnAssign)) and item.lineno == line for item in body)
+
+
+def _is_past(at: FailingLine, node: ast.Name | ast.Attribute, place: Place, home: Place, branch: ast.If) -> bool:
+    """Whether the `if` has run where the value is read."""
+    if isinstance(node, ast.Name):
+        return place.scope is home.scope and node.lineno > (branch.end_lineno or 0)
+    on_stack = [item.scope for depth in range(len(at.frames)) if (item := at.slice.spot(depth)) is not None]
+    leaves = any(isinstance(item, ast.Return) for item in own_nodes(home.scope))
+    return getattr(home.scope, "name", None) == "__init__" and not leaves and home.scope not in on_stack
+
+
+def _is_one(test: RankTest | None, below: bool) -> bool:
+    return test is not None and test.one is below
+
+
+def _as_maker(file: str, line: int, written: ast.expr, test: RankTest | None, *, direct: bool) -> _Maker | None:
+    return _Maker(file, line, written, direct, test.number, test.local) if test is not None else None
+
+
+def _of_choice(at: FailingLine, node: ast.IfExp, place: Place) -> _Maker | None:
     """`Logger() if rank == 0 else None`."""
-    on_true = is_none(node.body)
-    test = asked_rank(at.files, place.tree, node.test, node.lineno)
-    one = is_for_one_rank(test)
-    if on_true == is_none(node.orelse) or one is None or one is on_true:
+    below = is_none(node.orelse)
+    test = rank_test(at.files, node.test, place)
+    if below == is_none(node.body) or not _is_one(test, below):
         return None
-    number = one_rank_number(test)
-    local = number is None
-    known = _local(test) if number is None else number
-    return _Maker(place.file, node.lineno, node.test, not on_true, known, local) if known is not None else None
+    return _as_maker(place.file, node.lineno, node.test, test, direct=below)
 
 
-def _local(test: ast.expr) -> int | None:
-    """0 of `local_rank == 0`."""
-    numbers = {item.value for item in nodes_of(test) if isinstance(item, ast.Constant) and type(item.value) is int}
-    return next(iter(numbers)) if len(numbers) == 1 else None if numbers else 0
-
-
-def _of_parameter(at: FailingLine, name: str, place: _Place, depth: int) -> _Maker | None:
-    """What the only call of the function, or of its class, passes."""
-    scope = place.scope
-    if not isinstance(scope, _FUNCTIONS):
-        return None
-    owner = class_around(place.tree, scope)
-    called = owner.name if owner is not None and scope.name == "__init__" else scope.name
-    calls = [
-        (file, tree, item)
-        for file, tree in at.files.items()
-        for item in nodes_of(tree)
-        if isinstance(item, ast.Call) and called_name(item) == called
-    ]
-    if len(calls) != 1:
-        return None
-    file, tree, call = calls[0]
-    value = argument_of(call, scope, name)
-    outer = _Place(file, tree, scope_of(tree, call.lineno))
-    found = _maker(at, value, outer, depth - 1) if value is not None else None
-    return msgspec.structs.replace(found, way=(*found.way, (file, call))) if found is not None else None
-
-
-def _of_function(at: FailingLine, call: ast.Call) -> _Maker | None:
+def _of_function(at: FailingLine, call: ast.Call, place: Place) -> _Maker | None:
     """What the only function of that name returns on one rank, and None, or nothing, on the others."""
-    own = only_function(at.files, called_name(call) or "")
-    if own is None:
+    whole = returned(at.files, call, place)
+    if len(whole) == 1 and isinstance(whole[0].value, ast.IfExp):
+        return _of_choice(at, whole[0].value, whole[0].place)
+    own = called_function(at.files, place.tree, call)
+    if own is None or not is_plain(own[1]):
         return None
     file, function = own
-    place = _Place(file, at.files[file], function)
+    inner = Place(file, at.files[file], function)
     returns = [item for item in own_nodes(function) if isinstance(item, ast.Return)]
     values = [item for item in returns if item.value is not None and not is_none(item.value)]
-    if len(values) != 1:
+    branches = [item for item in function.body if isinstance(item, ast.If)]
+    if len(values) != 1 or len(branches) != 1 or branches[0].orelse:
         return None
-    if len(returns) == 1 and isinstance(values[0].value, ast.IfExp):
-        return _of_choice(at, values[0].value, place)
-    side = rank_side(at.files, file, values[0].lineno, 0)
-    if side is None or side.but:
-        return None
-    number = side.number if side.number is not None else _local(side.branch.test)
-    if number is None:
-        return None
-    return _Maker(file, values[0].lineno, side.branch.test, side.below, number, side.number is None)
+    branch, value = branches[0], values[0]
+    test = rank_test(at.files, branch.test, inner)
+    if value in branch.body:
+        known = _is_one(test, below=True)
+    else:
+        known = _is_one(test, below=False) and isinstance(branch.body[-1], ast.Return) and value in function.body
+    return _as_maker(file, value.lineno, branch.test, test, direct=value in branch.body) if known else None
+
+
+def _is_note(at: FailingLine, node: ast.expr) -> bool:
+    """Whether the line only notes something down, by a call that may be left out: it needs no other rank."""
+    call = at.statement.value if isinstance(at.statement, ast.Expr) else None
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or call.func.value is not node:
+        return False
+    given = [*call.args, *(item.value for item in call.keywords)]
+    inner = [item for part in given for item in nodes_of(part)]
+    if any(isinstance(item, (ast.Await, ast.Yield, ast.NamedExpr)) for item in inner):
+        return False
+    names = [called_name(item) or "" for item in inner if isinstance(item, ast.Call)]
+    own = any(_named(at, item) for item in names)
+    plain = not own and all(_PLAIN.fullmatch(item) for item in names)
+    return plain and _IN_PLACE.fullmatch(call.func.attr) is not None and _is_alone(at, call.func.attr)
+
+
+def _is_alone(at: FailingLine, name: str) -> bool:
+    """Whether no method of that name in the program may need the other ranks: it calls none but what only reads."""
+    named = _named(at, name)
+    calls = {called_name(call) or "" for item in named for call in nodes_of(item) if isinstance(call, ast.Call)}
+    return all(_PLAIN.fullmatch(item) or item in _OF_FILES for item in calls)
 
 
 def _movable(at: FailingLine, maker: _Maker) -> tuple[str | None, ast.If, int] | None:
-    """A line of the stack whose result is read only below an `if` on that rank, which comes after it."""
-    if any(_SHARDED.search(ast.unparse(tree)) for tree in at.files.values()):
+    """A line of the stack whose value is read only below the `if` on that rank that follows it, and that only reads."""
+    if maker.local or any(_NEEDS_ALL.search(ast.unparse(tree)) for tree in at.files.values()):
         return None
     for depth, frame in enumerate(at.frames):
         spot = at.slice.spot(depth)
         statement = statement_at(spot.tree, spot.line) if spot is not None else None
-        if spot is None or statement is None:
+        if spot is None or spot.file is None or statement is None:
             return None
-        branch = _only_reader(spot.scope, statement, maker.number)
-        inner = [item.scope for n in range(depth) if (item := at.slice.spot(n)) is not None]
-        if branch is not None and spot.file is not None:
-            if spot.file not in at.files or rank_side(at.files, spot.file, statement.lineno) is not None:
-                return None
-            needs_all = any(_needs_all(item) for item in (statement, *inner))
-            return None if needs_all else (frame.file, branch, statement.lineno)
+        branch = _only_reader(spot.scope, statement) if isinstance(spot.scope, _FUNCTIONS) else None
+        if branch is not None:
+            test = rank_test(at.files, branch.test, Place(spot.file, spot.tree, spot.scope))
+            same = test is not None and test.one and not test.local and test.number == maker.number
+            return (frame.file, branch, statement.lineno) if same and _only_reads(at, statement) else None
     return None
 
 
-def _needs_all(around: ast.AST) -> bool:
-    return any(isinstance(item, ast.Call) and _OF_ALL.search(called_name(item) or "") for item in nodes_of(around))
+def _only_reads(at: FailingLine, statement: ast.stmt) -> bool:
+    """Whether all that a statement reaches are calls that read, and functions of the program made of such."""
+    waiting: list[ast.AST] = [statement]
+    seen: set[str] = set()
+    while waiting:
+        for item in nodes_of(waiting.pop()):
+            if _changes(item) or (isinstance(item, ast.Attribute) and not all(map(is_plain, _named(at, item.attr)))):
+                return False  # a property is one, too
+            name = (called_name(item) or "") if isinstance(item, ast.Call) else None
+            if name is None or name in seen:
+                continue
+            seen.add(name)
+            own = _named(at, name)
+            if not all(is_plain(one) for one in own) or not (own or _READS.fullmatch(name)):
+                return False
+            waiting += own
+    return True
 
 
-def _only_reader(scope: Scope, statement: ast.stmt, number: int) -> ast.If | None:
+def _named(at: FailingLine, name: str) -> list[ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]:
+    return [item for tree in at.files.values() for item in definitions(tree).get(name, ())]
+
+
+def _changes(node: ast.AST) -> bool:
+    """Whether it may change more than a variable of the function."""
+    kinds = (ast.Await, ast.NamedExpr, ast.Global, ast.Nonlocal, ast.Delete, ast.With, ast.AsyncWith, ast.Lambda)
+    stored = isinstance(node, (ast.Attribute, ast.Subscript)) and not isinstance(node.ctx, ast.Load)
+    return stored or isinstance(node, kinds)
+
+
+def _only_reader(scope: ast.FunctionDef | ast.AsyncFunctionDef, statement: ast.stmt) -> ast.If | None:
     target = statement.targets[0] if isinstance(statement, ast.Assign) and len(statement.targets) == 1 else None
     if not isinstance(target, ast.Name):
         return None
-    reads = [
-        item.lineno
-        for item in own_nodes(scope)
-        if isinstance(item, ast.Name) and item.id == target.id and isinstance(item.ctx, ast.Load)
-    ]
-    for item in own_nodes(scope):
-        if not isinstance(item, ast.If) or item.orelse or item.lineno <= statement.lineno or not reads:
-            continue
-        inside = all(item.lineno < line <= (item.end_lineno or 0) for line in reads)
-        if inside and is_for_one_rank(item.test) and one_rank_number(item.test) == number:
-            return item
-    return None
+    branch = next((after for item, after in _pairs(scope) if item is statement), None)
+    if not isinstance(branch, ast.If) or branch.orelse:
+        return None
+    named = [item for item in nodes_of(scope) if isinstance(item, ast.Name) and item.id == target.id]
+    below = {id(item) for part in branch.body for item in nodes_of(part)}
+    shared = any(isinstance(item, (ast.Global, ast.Nonlocal)) for item in nodes_of(scope))
+    return branch if not shared and all(item is target or id(item) in below for item in named) else None
+
+
+def _pairs(scope: ast.AST) -> Iterator[tuple[ast.stmt, ast.stmt]]:
+    """Statements of a block that follow one another."""
+    for item in (scope, *own_nodes(scope)):
+        body = getattr(item, "body", None)
+        for block in (body, getattr(item, "orelse", None)):
+            if isinstance(block, list):
+                yield from pairwise(block)
