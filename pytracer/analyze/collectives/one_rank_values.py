@@ -7,12 +7,14 @@ value is followed back from the condition, through the functions of the program,
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import msgspec
 from msgspec import structs
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.slicing.bindings import bindings_of
 from pytracer.analyze.evidence.slicing.calls import argument_of
@@ -20,7 +22,7 @@ from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value, passed_values
 from pytracer.analyze.evidence.syntax.imports import imported_as
-from pytracer.analyze.evidence.syntax.loops import deciding_ifs
+from pytracer.analyze.evidence.syntax.loops import ITEM_COMPREHENSIONS, deciding_ifs
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.ranks import is_for_one_rank, one_rank_words
@@ -32,6 +34,7 @@ from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import PythonFrame
 
 _MOST = 60
+_INFINITE = Pattern(r"(?:math|np|numpy|torch)\.inf|float\('[+-]?inf(?:inity)?'\)", re.IGNORECASE)
 _TO_ALL = {
     "all_reduce": "all_reduce",
     "broadcast": "broadcast",
@@ -49,6 +52,11 @@ _OF_VALUES = frozenset(
     | {"isnan", "isfinite", "isinf", "any", "all", "abs", "sqrt", "exp", "round", "get", "squeeze", "view", "reshape"}
 )
 _OF_NUMBERS = ("torch", "np", "numpy", "math", "statistics")
+_HANDS_ON = frozenset(
+    {"send", "recv", "isend", "irecv", "scatter", "scatter_object_list", "send_object_list", "recv_object_list"}
+    | {"set", "compare_set", "multi_set", "put"}
+)
+_IN_ORDER = ("list", "tuple", "enumerate", "sorted")
 _Kind = Literal["reduced", "computed"]
 _Shared = Literal["shared"]
 _Key = int | str | None
@@ -220,16 +228,21 @@ class _Walk:
             return self._of_library(call, spot)
         function, at = own
         ways: list[_Found | _Shared | None] = []
-        for item in own_nodes(function):
-            if not isinstance(item, ast.Return) or item.value is None:
-                continue
-            inside = structs.replace(at, scope=function, line=item.lineno, depth=None, call=(call, spot))
-            branch = _one_rank_branch(inside, item.lineno)
-            ways.append(
-                _Found(item, inside, branch, "computed")
-                if branch is not None
-                else self.of_value(item.value, inside, key)
-            )
+        returns = [item for item in own_nodes(function) if isinstance(item, ast.Return) and item.value is not None]
+        spots = [
+            structs.replace(at, scope=function, line=item.lineno, depth=None, call=(call, spot)) for item in returns
+        ]
+        branches = [_one_rank_branch(inside, item.lineno) for item, inside in zip(returns, spots, strict=True)]
+        for item, inside, branch in zip(returns, spots, branches, strict=True):
+            if branch is None:
+                ways.append(self.of_value(item.value, inside, key) if item.value is not None else None)
+            elif all(
+                other == branch or _is_nothing(item.value) or _is_nothing(beside.value)
+                for beside, other in zip(returns, branches, strict=True)
+            ):
+                ways.append(_Found(item, inside, branch, "computed"))
+            else:
+                return None  # the others return a value of their own: it may have come from that rank
         if "shared" in ways:
             return "shared"
         return next((item for item in ways if item is not None), None)
@@ -247,14 +260,16 @@ class _Walk:
     def _last_collective(self, name: str, spot: Spot, since: int) -> _Found | _Shared | None:
         """What the last call that shares a variable between its binding and a line left, and where."""
         calls = [
-            item
-            for item in own_nodes(spot.scope)
-            if isinstance(item, ast.Call)
-            and since <= item.lineno < spot.line
-            and _one_rank_branch(spot, item.lineno) is None
+            item for item in own_nodes(spot.scope) if isinstance(item, ast.Call) and since <= item.lineno < spot.line
         ]
         for call in sorted(calls, key=lambda item: (-item.lineno, -item.col_offset)):
-            result = _shared_by(call, name, spot.tree) or self._shared_inside(call, name, spot)
+            names = [name, *_items_of(spot.scope, name, call)]
+            found = (_shared_by(call, item, spot.tree) or self._shared_inside(call, item, spot) for item in names)
+            result = next((item for item in found if item is not None), None)
+            if _one_rank_branch(spot, call.lineno) is not None:  # each has a line of its own for it
+                if result in ("all", "shared") or _hands_on(call, name):
+                    return "shared"
+                continue
             if result == "one":
                 return _Found(call, structs.replace(spot, line=call.lineno), _root(call), "reduced", called_name(call))
             if result is not None:
@@ -299,6 +314,33 @@ def _shared_by(call: ast.Call, name: str, tree: ast.Module) -> Literal["one", "a
     if called in _TO_ALL:
         return "all" if any(_holds(item, name) for item in passed_values(call)) else None
     return None
+
+
+def _items_of(scope: ast.AST, name: str, call: ast.Call) -> Iterator[str]:
+    """`value` of `for value in metrics.values():` around a call: what it shares are the items of `metrics`."""
+    for item in own_nodes(scope):
+        loops: Sequence[ast.For | ast.AsyncFor | ast.comprehension] = ()
+        if isinstance(item, (ast.For, ast.AsyncFor)):
+            loops = [item] if spans(item, call.lineno) else []
+        elif isinstance(item, ITEM_COMPREHENSIONS):
+            loops = item.generators if any(part is call for part in nodes_of(item)) else []
+        for loop in loops:
+            if _goes_through(loop.iter, name):
+                yield from (held for part in nodes_of(loop.target) if (held := variable(part)) is not None)
+
+
+def _goes_through(node: ast.expr, name: str) -> bool:
+    """`metrics`, `metrics.items()`, `enumerate(metrics.values())`."""
+    if not isinstance(node, ast.Call):
+        return variable(node) == name
+    if isinstance(node.func, ast.Attribute):
+        return not node.args and node.func.attr in ("values", "items") and variable(node.func.value) == name
+    return called_name(node) in _IN_ORDER and len(node.args) == 1 and _goes_through(node.args[0], name)
+
+
+def _hands_on(call: ast.Call, name: str) -> bool:
+    """`dist.send(plan, 1)`, `store.set("plan", plan)`: what the other ranks may get it by."""
+    return called_name(call) in _HANDS_ON and any(_holds(item, name) for item in passed_values(call))
 
 
 def _item(node: ast.AST, key: _Key) -> ast.AST | None:
@@ -358,7 +400,8 @@ def _is_nothing(value: ast.AST | None) -> bool:
         return not value.elts
     if isinstance(value, ast.Dict):
         return not value.keys
-    return value is not None and "inf" in ast.unparse(value)
+    number = value.operand if isinstance(value, ast.UnaryOp) else value
+    return number is not None and _INFINITE.fullmatch(ast.unparse(number)) is not None
 
 
 def _is_unchanged(value: ast.AST, spot: Spot) -> bool:

@@ -158,3 +158,97 @@ def test_save_in_the_last_round(source: str, name: str, run: Path) -> None:
 def test_save_by_what_all_have(source: str, run: Path) -> None:
     """The look-alikes: shared with all, or another part of what is returned."""
     assert "differs between ranks" not in summary(reported(run, source, *IN_LOOP, 3))
+
+
+TELLS = """\
+def main(model, rank, store):
+    best = 9.0
+    for epoch in range(9):
+        step()
+        loss = None
+        {}
+        if loss < best:
+            save(model)
+def agreed(store, rank):
+    {}
+    return {}
+"""
+IN_BRANCHES = """\
+if rank == 0:
+            loss = measured(model)
+            {}
+        else:
+            {}"""
+GOT = "if rank == 0:\n        loss = measured()\n        store.set('loss', loss)\n        return loss"
+SUMMED = "total = {'a': zeros(1)}; dist.reduce(total['a'], 0)\n    "
+
+
+def tells(shares: str, helper: str = "pass", returned: str = "0") -> tuple[str, int]:
+    """The program, and the line of its save()."""
+    source = TELLS.format(shares, helper, returned)
+    return source, source[: source.index("save(model)")].count("\n") + 1
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        tells(IN_BRANCHES.format("dist.broadcast_object_list([loss])", "dist.broadcast_object_list([loss])")),
+        tells(IN_BRANCHES.format("dist.send(loss, 1)", "dist.recv(loss, 0)")),
+        tells(IN_BRANCHES.format("dist.scatter(part, [loss])", "dist.scatter(loss)")),
+        tells(IN_BRANCHES.format("store.set('loss', loss)", "loss = float(store.get('loss'))")),
+        tells("loss = agreed(store, rank)", GOT, "float(store.get('loss'))"),
+        tells(
+            "loss = agreed(store, rank)['a']",
+            f"{SUMMED}for value in total.values():\n        dist.broadcast(value, 0)",
+            "total",
+        ),
+        tells(
+            "loss = agreed(store, rank)['a']",
+            f"{SUMMED}for n, (k, value) in enumerate(total.items()):\n        dist.broadcast(value, 0)",
+            "total",
+        ),
+        tells(
+            "loss = agreed(store, rank)['a']",
+            f"{SUMMED}[dist.broadcast(value, 0) for value in total.values()]",
+            "total",
+        ),
+        tells("loss = info['x'] if rank == 0 else infer(model)"),
+    ],
+    ids=[
+        "broadcast",
+        "sent",
+        "scattered",
+        "stored",
+        "by-a-function",
+        "items",
+        "pairs",
+        "comprehension",
+        "not-infinity",
+    ],
+)
+def test_value_that_one_rank_hands_on(program: tuple[str, int], run: Path) -> None:
+    """Each rank has a line of its own for it, or the items are shared one by one: it need not differ."""
+    source, line = program
+    assert "differs between ranks" not in summary(reported(run, source, [("main", line)], [("main", 4)], 3))
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        tells(IN_BRANCHES.format("log(loss)", "pass")),
+        tells(IN_BRANCHES.format("dist.send(other, 1)", "dist.recv(other, 0)")),
+        tells("loss = agreed(store, rank)", "if rank == 0:\n        return measured()", "None"),
+        tells("loss = agreed(store, rank)", "if rank == 0:\n        return measured()", "-float('inf')"),
+        tells(
+            "loss = agreed(store, rank)['a']",
+            f"{SUMMED}for value in others.values():\n        dist.broadcast(value, 0)",
+            "total",
+        ),
+    ],
+    ids=["only-logs", "another", "nothing", "infinity", "other-items"],
+)
+def test_value_that_one_rank_keeps(program: tuple[str, int], run: Path) -> None:
+    """The same, where what it shares is another variable, or nothing."""
+    source, line = program
+    assert "`loss` of line" in (said := summary(reported(run, source, [("main", line)], [("main", 4)], 3)))
+    assert "differs between ranks" in said
