@@ -11,8 +11,10 @@ from pytracer.analyze.collectives.rank_objects import RankObject
 from pytracer.analyze.collectives.rank_values import Compared
 from pytracer.analyze.collectives.tested_values import may_have_changed
 from pytracer.analyze.collectives.ways import Side, quoted
+from pytracer.analyze.evidence.syntax.outcomes import outcome
 from pytracer.analyze.naming import line_in
 
+_OF_TENSOR = Pattern(r"^\[\] \w+ (?=\S+$)")
 _LONG = Pattern(r"-?\d+\.\d{5,}(?:e[+-]?\d+)?$")
 
 
@@ -34,19 +36,48 @@ def one_rank_subject(there: Side, absent: Side, by: Decider, known: OneRankValue
 
 def values_of_both(there: Side, absent: Side, by: Decider, known: OneRankValue | RankObject) -> str:
     """`` (0.6 on rank 0, 1.1 on rank 1)``: what it was, where that is recorded and nothing may have set it since."""
-    compared = Compared(there.view, there.call, absent.view, absent.call)
-    at = there.way.index(by.frame) if by.frame in there.way else None
-    spot = compared.slice.spot(len(there.way) - 1 - at) if at is not None else None
-    behind = absent.way[at].line if at is not None and len(absent.way) > at else None
-    if spot is None or behind is None or behind <= by.node.lineno:
-        return ""
-    pair = compared.pair(ast.parse(known.name, mode="eval").body, spot)
+    pair = _Both(there, absent, by).pair(ast.parse(known.name, mode="eval").body)
     if pair is None or pair[0] == pair[1]:
         return ""
-    lines = sorted(((by.node.lineno + 1, spot.line), (by.node.lineno + 1, behind)))
-    changed = any(may_have_changed(spot, known.name, value, *part) for value in pair for part in lines)
     shown = [_short(value) for value in pair] if _short(pair[0]) != _short(pair[1]) else pair
-    return "" if changed else f" ({shown[0]} on {there.name}, {shown[1]} on {absent.name})"
+    return f" ({shown[0]} on {there.name}, {shown[1]} on {absent.name})"
+
+
+def came_out_alike(there: Side, absent: Side, by: Decider) -> bool | None:
+    """Whether the `if` came out the same on both, as far as its values are recorded and nothing may have set them."""
+    if not isinstance(by.node, ast.If):
+        return None
+    both = _Both(there, absent, by)
+    one, other = (outcome(by.node.test, lambda node, rank=rank: both.value(node, rank)) for rank in (0, 1))  # type: ignore[misc]
+    return one == other if one is not None and other is not None else None
+
+
+class _Both:
+    """What variables of an `if` were on two ranks that have passed it; not what may have been set since."""
+
+    def __init__(self, there: Side, absent: Side, by: Decider) -> None:
+        self._compared = Compared(there.view, there.call, absent.view, absent.call)
+        at = there.way.index(by.frame) if by.frame in there.way else None
+        self._spot = self._compared.slice.spot(len(there.way) - 1 - at) if at is not None else None
+        self._behind = absent.way[at].line if at is not None and len(absent.way) > at else None
+        self._line = by.node.lineno
+
+    def pair(self, node: ast.expr) -> tuple[str, str] | None:
+        """On the rank that came to the call, and on the other one."""
+        spot, behind = self._spot, self._behind
+        if spot is None or behind is None or behind <= self._line:
+            return None
+        pair = self._compared.pair(node, spot)
+        if pair is None:
+            return None
+        lines = sorted(((self._line + 1, spot.line), (self._line + 1, behind)))
+        changed = any(may_have_changed(spot, ast.unparse(node), value, *part) for value in pair for part in lines)
+        return None if changed else pair
+
+    def value(self, node: ast.expr, rank: int) -> str | None:
+        """As a number, of a tensor with one."""
+        pair = self.pair(node)
+        return _OF_TENSOR.sub("", pair[rank]) if pair is not None else None
 
 
 def _short(value: str) -> str:

@@ -24,7 +24,7 @@ from pytracer.analyze.collectives.later_rounds import passed_by
 from pytracer.analyze.collectives.local_numbers import advice_at, local_number, number_at, own_words
 from pytracer.analyze.collectives.one_rank_exits import one_rank_exit
 from pytracer.analyze.collectives.one_rank_states import one_rank_state
-from pytracer.analyze.collectives.one_rank_tests import values_of_both
+from pytracer.analyze.collectives.one_rank_tests import came_out_alike, values_of_both
 from pytracer.analyze.collectives.one_rank_values import OneRankValue
 from pytracer.analyze.collectives.quiet_handlers import quiet_handler, quiet_place
 from pytracer.analyze.collectives.rank_branches import branch_words
@@ -41,6 +41,7 @@ from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
 from pytracer.analyze.evidence.syntax.comprehension_loops import rounds_around
 from pytracer.analyze.evidence.syntax.loops import LOOPS, Loop, deciding_ifs, loops_around
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
+from pytracer.analyze.evidence.syntax.ranks import is_of_rank
 from pytracer.analyze.evidence.syntax.scopes import scope_of, spans
 from pytracer.analyze.naming import line_in
 from pytracer.analyze.tensors.source_lines import syntax_tree
@@ -241,8 +242,12 @@ def _behind(inside: Side, outside: Side, at: int, loop: Loop) -> Parting | None:
 
 
 def _asked_inside(inside: Side, outside: Side, at: int, loop: Loop, words: str) -> Parting | None:
-    """An `if` on the way from the loop to the call that asks for what one rank alone has; of the last round, too."""
+    """An `if` on the way from the loop to the call that asks for what one rank alone has; of the last round, too.
+
+    Of a loop whose rounds need not be as many on both it is said for sure where their values are known to differ.
+    """
     snapshot = inside.view.process.snapshot
+    uneven = _rounds_source(inside, at, loop) is not None
     for position in range(len(inside.way) - 1, at - 1, -1):
         frame = inside.way[position]
         tree = syntax_tree(snapshot, frame)
@@ -252,9 +257,29 @@ def _asked_inside(inside: Side, outside: Side, at: int, loop: Loop, words: str) 
             text = quoted(snapshot, frame, item.lineno) if position > at or spans(loop, item.lineno) else None
             known = _of_one_rank(inside.view, inside.way, position, item) if text is not None else None
             if known is not None and text is not None:
-                by = _one_rank_words(inside, outside, Decider(frame, tree, item, around), known, text)
-                return Parting(f"{capital(words)}. {capital(known.advice)}", subject=by, one_rank=True)
+                by = Decider(frame, tree, item, around)
+                alike = came_out_alike(inside, outside, by)
+                if alike or (alike is None and uneven):
+                    continue
+                values = values_of_both(inside, outside, by, known)
+                sure = alike is False or values != "" or _is_of_settings(inside, at, loop)
+                subject = _one_rank_words(inside, outside, by, known, text) if sure else None
+                return Parting(f"{capital(words)}. {capital(known.advice)}", subject=subject, one_rank=sure)
     return None
+
+
+def _is_of_settings(side: Side, at: int, loop: Loop) -> bool:
+    """`range(args.epochs)`: of no call, as len() of a rank's data, and not of the rank."""
+    if not isinstance(loop, (ast.For, ast.AsyncFor)) or not isinstance(loop.iter, ast.Call):
+        return False
+    frames = side.way[::-1]
+    slice_ = Slice(side.view.process.snapshot, frames)
+    spot = slice_.spot(len(frames) - 1 - at)
+    if called_name(loop.iter) != "range" or spot is None:
+        return False
+    asked = [part for item in loop.iter.args for part in nodes_of(item) if isinstance(part, ast.expr)]
+    made = [slice_.made(item, spot, calls=True).node for item in asked]
+    return not any(isinstance(part, ast.Call) or is_of_rank(part) for item in made for part in nodes_of(item))
 
 
 def _one_rank_words(there: Side, absent: Side, by: Decider, known: OneRankValue | RankObject, text: str) -> str:
@@ -392,7 +417,7 @@ def _skipped(one: Side, other: Side, at: int) -> Parting | None:
                 came = None  # another moment's values
             words = branch_words(frame, text, item.lineno, around)
             known = _of_one_rank(one.view, one.way, position, item)
-            if known is None and came is not None and came.values:
+            if came is not None and came.values and (known is None or f"`{known.name}`" not in came.values):
                 return _of_values(came, f"{words}, and {other.name} passed it by", item, text, tree)
             if known is not None:
                 by = _one_rank_words(one, other, Decider(frame, tree, item, around), known, text)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 
 import pytest
 
+from pytracer.analyze.collectives.rank_values import Compared
 from tests.support.deaths import advice, finding, summary
 from tests.unit.analyze.rules.test_parting import reported
 
@@ -158,6 +160,44 @@ def test_save_in_the_last_round(source: str, name: str, run: Path) -> None:
 def test_save_by_what_all_have(source: str, run: Path) -> None:
     """The look-alikes: shared with all, or another part of what is returned."""
     assert "differs between ranks" not in summary(reported(run, source, *IN_LOOP, 3))
+
+
+ROUNDS = """\
+def evaluate(model):
+    total = zeros(1)
+    dist.reduce(total, dst=0)
+    return total.item()
+def main(model, rank):
+    rows = load(rank)
+    count = len(rows)
+    for batch in {}:
+        loss = evaluate(model)
+        if loss < 9.0:
+            step()
+    barrier()
+"""
+HELD = "[] float32 8.5", "[] float32 7.25"
+
+
+@pytest.mark.parametrize(
+    ("head", "values", "named"),
+    [
+        ("rows", None, False),
+        ("range(count)", None, False),
+        ("rows", HELD, False),
+        ("range(9)", HELD, False),
+        ("range(args.epochs)", None, True),
+        ("rows", (HELD[0], "[] float32 9.5"), True),
+    ],
+    ids=["rows", "their-number", "alike", "alike-in-settings", "settings", "apart"],
+)
+def test_if_of_a_loop_that_one_rank_left_earlier(
+    head: str, values: tuple[str, str] | None, named: bool, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is said to have decided where it came out differently, or where the rounds are as many on all ranks."""
+    monkeypatch.setattr(Compared, "pair", lambda _, node, __: values if ast.unparse(node) == "loss" else None)
+    report = reported(run, ROUNDS.format(head), [("main", 11)], [("main", 12)], 3)
+    assert ("differs between ranks" in summary(report)) == named
 
 
 TELLS = """\
