@@ -22,11 +22,12 @@ from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value, passed_values
 from pytracer.analyze.evidence.syntax.imports import imported_as
-from pytracer.analyze.evidence.syntax.loops import ITEM_COMPREHENSIONS, deciding_ifs
+from pytracer.analyze.evidence.syntax.loops import ITEM_COMPREHENSIONS, deciding_ifs, loops_around
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
-from pytracer.analyze.evidence.syntax.ranks import is_for_one_rank, one_rank_words
+from pytracer.analyze.evidence.syntax.ranks import is_for_one_rank, is_rank, one_rank_words
 from pytracer.analyze.evidence.syntax.reaching import reaching
+from pytracer.analyze.evidence.syntax.round_counters import round_counter
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, parameters, scope_of, spans, spans_body
 from pytracer.analyze.evidence.syntax.sharing import SHARING, is_of_tensor
 from pytracer.analyze.naming import line_in
@@ -34,6 +35,9 @@ from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import PythonFrame
 
 _MOST = 60
+_OPTIONS = Pattern(
+    r"^(?:self\.)?_?(?:args|cfg|conf|config|opts?|options|settings|hparams|flags|params)\b", re.IGNORECASE
+)
 _INFINITE = Pattern(r"(?:math|np|numpy|torch)\.inf|float\('[+-]?inf(?:inity)?'\)", re.IGNORECASE)
 _TO_ALL = {
     "all_reduce": "all_reduce",
@@ -129,6 +133,8 @@ def one_rank_value(
         found = _Walk(slice_).of_value(asked, structs.replace(spot, line=line))
         if not isinstance(found, _Found):
             continue
+        if _others_differ(slice_, test, name, structs.replace(spot, line=line)):
+            return None
         at = getattr(found.node, "lineno", found.spot.line)
         place = line_in(found.spot.file, at, spot.file)
         instead = _INSTEAD.get(found.call or "")
@@ -147,6 +153,37 @@ def _asked(test: ast.expr) -> dict[str, ast.expr]:
         item for item in nodes_of(test) if isinstance(item, ast.expr) and variable(item) and id(item) not in inside
     ]
     return {ast.unparse(item): item for item in (*items, *names)}
+
+
+def _others_differ(slice_: Slice, test: ast.expr, name: str, spot: Spot) -> bool:
+    """Whether another term of `a and b` asks for what need not be alike on all ranks, and may have decided instead."""
+    terms = [*_terms(test)]
+    beside = {text for term in terms if name in (asked := _asked(term)) for text in asked}
+    others = {text: item for term in terms for text, item in _asked(term).items() if text not in beside}
+    return any(
+        _Walk(slice_).of_value(item, spot) is None and not _is_alike(slice_, item, spot) for item in others.values()
+    )
+
+
+def _terms(test: ast.expr) -> Iterator[ast.expr]:
+    inner = test.operand if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not) else test
+    if not isinstance(inner, ast.BoolOp):
+        yield test
+        return
+    for item in inner.values:
+        yield from _terms(item)
+
+
+def _is_alike(slice_: Slice, node: ast.expr, spot: Spot) -> bool:
+    """A number that is written out, an option, or the number of a loop's round."""
+    counters = {held.id for loop in loops_around(spot.tree, spot.line) if (held := round_counter(loop)) is not None}
+    made = slice_.made(node, spot, calls=True).node
+    parts = [item for item in nodes_of(made) if isinstance(item, (ast.Name, ast.Call))]
+    return all(
+        isinstance(item, ast.Name)
+        and (item.id in counters or item.id.isupper() or _OPTIONS.search(ast.unparse(made)) is not None)
+        for item in parts
+    ) and not any(is_rank(item) for item in nodes_of(made))
 
 
 def is_shared(slice_: Slice, name: str, spot: Spot) -> bool:

@@ -292,3 +292,22 @@ def test_value_that_one_rank_keeps(program: tuple[str, int], run: Path) -> None:
     source, line = program
     assert "`loss` of line" in (said := summary(reported(run, source, [("main", line)], [("main", 4)], 3)))
     assert "differs between ranks" in said
+
+
+@pytest.mark.parametrize(
+    ("test", "named"),
+    [
+        ("if loss < best or elapsed > 9:", False),
+        ("if not (epoch > 3 and ready(state)) and loss < best:", False),
+        ("if best is None or loss < best:", True),
+        ("if epoch % 2 == 0 and loss < best:", True),
+        ("if args.save and loss < best:", True),
+        ("if limit > 3 and loss < best:", True),
+    ],
+    ids=["time", "unknown", "same", "round", "option", "number"],
+)
+def test_condition_with_another_term(test: str, named: bool, run: Path) -> None:
+    """One that need not be alike on all ranks may have decided; a round, an option or a number did not."""
+    source = saves("dist.reduce(total, dst=0)", test=test).replace("best = 9.0", "best = 9.0; limit = 4")
+    source = source.replace("step()", "step(); elapsed = time.monotonic() - begun")
+    assert ("differs between ranks" in summary(reported(run, source, *IN_LOOP, 3))) == named
