@@ -22,6 +22,7 @@ from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes
 
 _NONE_TRAINED = Pattern(r"0 of ([1-9]\d*) require a gradient$")
+_SOME_TRAINED = Pattern(r"[1-9]\d* of [1-9]\d* require a gradient$")
 _SWITCH = Pattern(r"set_grad_enabled\(|(?:no_grad|inference_mode)\(.*__enter__\(")
 _MOST = 2
 
@@ -152,6 +153,8 @@ def _cutting_lines(at: FailingLine, loss: str) -> str | None:
     lines = [found[number] for number in sorted(found)]
     if not lines or len(lines) > _MOST:
         return None
+    if all("requires_grad" in text for text in lines) and any(map(_SOME_TRAINED.match, at.values.values())):
+        return None  # these leave others their graph
     return (
         f"`{loss}`{at.came(loss)} has no graph, which {' or '.join(lines)} on the way to it can cut. Keep it out of "
         "the way from the parameters to the loss, or leave some parameters trainable."

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+import builtins
+from collections.abc import Iterator, Sequence
+from typing import TypeGuard
 
 import msgspec
 
@@ -22,7 +24,7 @@ from pytracer.analyze.evidence.failing.expressions import short, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.slicing.calls import argument_of
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
-from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
+from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value, passed_values
 from pytracer.analyze.evidence.syntax.frozen_layers import LayerLine, lines_that_freeze_layer
 from pytracer.analyze.evidence.syntax.loops import loops_around
 from pytracer.analyze.evidence.syntax.names import variable
@@ -36,6 +38,7 @@ from pytracer.analyze.evidence.syntax.scopes import (
     own_nodes,
     scope_of,
     spans,
+    spans_body,
 )
 
 _FIRST_INPUT = {"checkpoint": 1, "checkpoint_sequential": 2}
@@ -47,6 +50,9 @@ _LITERAL = Pattern(r"torch\.tensor\([\[\](), \d.+-]*\)")  # of numbers that are 
 _WHOLE = Pattern(r"u?int\d+|bool")
 _FUNCTIONS_OF = ("torch", "F", "functional")
 _SIZES = ("shape", "dtype", "device", "ndim")
+_ROUNDS = Pattern(r"argsort\(|\bround\(|\.indices\b|\.tolist\(|from_numpy\(|argmin\(|\.sign\(")
+_DEFINES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_WRAPPERS = ("DistributedDataParallel", "DDP", "DataParallel", "FullyShardedDataParallel", "FSDP")
 _HOPS, _NAMED = 8, 2
 
 
@@ -71,6 +77,8 @@ def reentrant_checkpoint(at: FailingLine, loss: str) -> str | None:
     """That it cuts the graph, where its input is known to require no gradient; that it may, where a line freezes."""
     call = _only_call(at)
     if call is None:
+        return None
+    if _is_on(at, call) is False or _has_trained_behind(at, call):
         return None
     sure = _sure(at, call, loss)
     freezes = [item for item in plain_statements(at.tree) if FREEZES.search(head_of(item))]
@@ -113,7 +121,7 @@ def _sure(at: FailingLine, call: _Call, loss: str) -> str | None:
     given = _input(call)
     if trained is None or given is None or at.values.get(f"{loss}.requires_grad") != "False":
         return None
-    if _cut_otherwise(at, loss):
+    if _cut_otherwise(at, loss) or _is_on(at, call) is None:
         return None
     default = " (use_reentrant=True by default)" if told is None else ""
     why = _frozen_words(at, given) if given.layers else _data_words(at, call, given)
@@ -139,7 +147,157 @@ def _cut_otherwise(at: FailingLine, loss: str) -> bool:
         texts = [_LITERAL.sub("", text) for text in (*map(head_of, lines), *map(ast.unparse, heads))]
         if any(CUTS.search(text) and not FREEZES.search(text) for text in texts):
             return True
+        if any(_ROUNDS.search(text) for text in texts) or any(map(_compares, lines)):
+            return True
     return False
+
+
+def _compares(statement: ast.stmt) -> bool:
+    """Whether a value is made by comparing: it has no gradient."""
+    given = getattr(statement, "value", None)
+    return isinstance(given, ast.expr) and any(isinstance(item, ast.Compare) for item in nodes_of(given))
+
+
+def _is_on(at: FailingLine, call: _Call) -> bool | None:
+    """Whether the `if` around the call is known to be True; None where that is not known."""
+    tests = [item.test for item in nodes_of(call.tree)
+             if isinstance(item, ast.If) and spans_body(item.body, call.node.lineno)]  # fmt: skip
+    tests += [item.test for item in nodes_of(call.tree)
+              if isinstance(item, ast.IfExp) and any(part is call.node for part in nodes_of(item.body))]  # fmt: skip
+    tests = [part for item in tests for part in (item.values if _is_and(item) else [item])]
+    known = [_switch(at, item) for item in tests if source(item) != "self.training"]
+    return False if False in known else None if None in known else True
+
+
+def _is_and(node: ast.expr) -> TypeGuard[ast.BoolOp]:
+    return isinstance(node, ast.BoolOp) and isinstance(node.op, ast.And)
+
+
+def _switch(at: FailingLine, test: ast.expr) -> bool | None:
+    """Whether an attribute is True, by all lines that give it: False where none sets it so."""
+    name = test.attr if isinstance(test, ast.Attribute) else None
+    if name is None:
+        return None
+    values: list[ast.expr | None] = []
+    for tree in at.files.values():
+        calls = {called_name(item) for item in nodes_of(tree) if isinstance(item, ast.Call)}
+        for item in nodes_of(tree):
+            if isinstance(item, ast.keyword) and item.arg == name:
+                values.append(item.value)
+            elif isinstance(item, (ast.Assign, ast.AnnAssign)) and item.value is not None:
+                targets = item.targets if isinstance(item, ast.Assign) else [item.target]
+                inside = scope_of(tree, item.lineno)
+                if not any(name in (getattr(part, "attr", None), getattr(part, "id", None)) for part in targets):
+                    continue
+                if not isinstance(inside, ast.FunctionDef) or inside.name == "__init__" or inside.name in calls:
+                    values.append(item.value)
+            elif isinstance(item, ast.Constant) and isinstance(item.value, str) and _is_option(item.value, name):
+                values.append(None)  # of a parser, or by setattr()
+    told = {item.value if isinstance(item, ast.Constant) else None for item in values}
+    return True if told and told <= {True, False} and True in told else False if told == {False} else None
+
+
+def _is_option(text: str, name: str) -> bool:
+    return text.lstrip("-").replace("-", "_") == name
+
+
+def _has_trained_behind(at: FailingLine, call: _Call) -> bool:
+    """Whether what stands behind the checkpoint may have trained parameters: the output then has a graph all the same.
+
+    In its function, in those of the modules that hold its module, and at the failing line.
+    """
+    scope = scope_of(call.tree, call.node.lineno)
+    instead = [part for item in own_nodes(scope) if isinstance(item, ast.If) and spans_body(item.body, call.node.lineno)
+               for branch in item.orelse for part in nodes_of(branch)]  # fmt: skip
+    loops = [
+        item for item in loops_around(call.tree, call.node.lineno) if any(item is part for part in own_nodes(scope))
+    ]
+    begin = min([call.node.lineno, *(item.lineno for item in loops)])
+    if _trains(at, scope, begin, [*nodes_of(call.node), *instead]):
+        return True
+    called = {variable(item.func) for item in own_nodes(at.scope) if isinstance(item, ast.Call)}
+    trained = [name for name in called if _SOME.match(at.values.get(f"parameters of {name}", ""))]
+    owner = class_around(call.tree, scope) if isinstance(scope, ast.FunctionDef) else None
+    return len(trained) > 1 or (owner is not None and _is_held_by_trained(at, owner.name))
+
+
+def _is_held_by_trained(at: FailingLine, owner: str) -> bool:
+    seen, waiting = {owner}, [owner]
+    while waiting:
+        name = waiting.pop()
+        for tree in at.files.values():
+            for item in nodes_of(tree):
+                kept = item.targets[0] if isinstance(item, ast.Assign) else None
+                made = item.value if isinstance(item, ast.Assign) else item
+                if not isinstance(made, ast.Call) or called_name(made) != name:
+                    continue
+                held = variable(kept) if kept is not None else None
+                inside = class_around(tree, scope_of(tree, made.lineno))
+                if _is_wrapped(tree, made, held):
+                    return True
+                if held is None or not held.startswith("self.") or inside is None:
+                    continue
+                if any(_calls_trained_behind(at, part, held) for part in inside.body):
+                    return True
+                if inside.name not in seen:
+                    seen.add(inside.name)
+                    waiting.append(inside.name)
+    return False
+
+
+def _calls_trained_behind(at: FailingLine, part: ast.stmt, held: str) -> bool:
+    if not isinstance(part, ast.FunctionDef):
+        return False
+    calls = [item for item in own_nodes(part) if isinstance(item, ast.Call) and variable(item.func) == held]
+    within = [inner for item in calls for inner in nodes_of(item)]
+    return bool(calls) and _trains(at, part, min(item.lineno for item in calls), within)
+
+
+def _is_wrapped(tree: ast.Module, made: ast.Call, name: str | None) -> bool:
+    """Whether a module is given to another one's class: `nn.Sequential(encoder, head)`."""
+    return any(
+        part is made or (name is not None and variable(part) == name)
+        for item in nodes_of(tree)
+        if isinstance(item, ast.Call) and (called_name(item) or "")[:1].isupper() and called_name(item) not in _WRAPPERS
+        for value in passed_values(item)
+        for part in nodes_of(value)
+    )
+
+
+def _trains(at: FailingLine, scope: ast.AST, begin: int, without: Sequence[ast.AST], hops: int = _HOPS) -> bool:
+    """Whether a function calls a layer from a line on that is not known to be frozen."""
+    left = {id(item) for item in without}
+    for item in own_nodes(scope):
+        if not isinstance(item, ast.Call) or item.lineno < begin or id(item) in left:
+            continue
+        name = _of_self(item.func) if not isinstance(item.func, ast.Name) else item.func.id
+        if name is None or hasattr(builtins, name) or name in _FIRST_INPUT:
+            continue
+        own = [part for tree in at.files.values() for part in nodes_of(tree)
+               if isinstance(part, _DEFINES) and part.name == name]  # fmt: skip
+        if own:
+            if hops and any(_trains(at, part, 0, [], hops - 1) for part in own if not isinstance(part, ast.ClassDef)):
+                return True
+        elif _frozen_by(at, name) is None and not _is_of_buffer(at, item.func):
+            return True
+    return False
+
+
+def _is_of_buffer(at: FailingLine, node: ast.expr) -> bool:
+    """A method of what a line registers as a buffer, which is not trained."""
+    name = node.value.attr if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Attribute) else None
+    calls = [item for tree in at.files.values() for item in nodes_of(tree) if isinstance(item, ast.Call)]
+    given = [item.args[0] for item in calls if called_name(item) == "register_buffer" and item.args]
+    return name is not None and any(isinstance(item, ast.Constant) and item.value == name for item in given)
+
+
+def _of_self(node: ast.AST) -> str | None:
+    """`head` of `self.head`, `self.net.head` and `self.head[0]`."""
+    last = None
+    while isinstance(node, (ast.Attribute, ast.Subscript)):
+        last = node.attr if isinstance(node, ast.Attribute) and last is None else last
+        node = node.value
+    return last if isinstance(node, ast.Name) and node.id == "self" else None
 
 
 def _input(call: _Call) -> _Input | None:
