@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import msgspec
 from msgspec import structs
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import short, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.slicing.calls import argument_of, method_of
@@ -20,6 +21,8 @@ from pytracer.analyze.evidence.syntax.scopes import is_parameter, own_nodes, sco
 
 _OF_TOKENIZERS = frozenset({"add_tokens", "add_special_tokens"})
 _ADDS = _OF_TOKENIZERS | {"add_token", "append", "extend", "add", "update", "insert", "setdefault"}
+_ALWAYS_ADDS = ("append", "insert")
+_COUNT = Pattern(r"(?:list|dict|set|tuple|OrderedDict|Counter|defaultdict) of (\d+)$")
 _RESIZES = ("resize_token_embeddings", "resize_embeddings", "resize_embedding")
 _BLOCKS = (ast.For, ast.AsyncFor, ast.With, ast.AsyncWith)
 _HOPS = 4
@@ -33,10 +36,12 @@ class GrownTable(msgspec.Struct, frozen=True):
     made: tuple[str | None, int, str]
     grown: tuple[str | None, int, str]
     of_library: bool  # a method that tokenizers have, of no class of the program
+    sure: bool  # else what is added may be there already
 
     def why(self, at: FailingLine) -> str:
         """`` line 91 adds to `tokenizer` after line 88 made it with len(tokenizer) ``."""
-        return f"{at.in_file(*self.grown[:2])} adds to `{self.of}` after {at.in_file(*self.made[:2])} {self._with}"
+        adds = "adds" if self.sure else "may add"
+        return f"{at.in_file(*self.grown[:2])} {adds} to `{self.of}` after {at.in_file(*self.made[:2])} {self._with}"
 
     @property
     def _with(self) -> str:
@@ -76,19 +81,34 @@ def grown_table(at: FailingLine, table: str, rows: int, high: int) -> GrownTable
         return None
     spot, count = found.spot, found.node
     for _ in range(_HOPS):
-        for line, text, added, adds in _additions(at, of, count, spot):
+        for line, text, added, adds, is_sure in _additions(at, of, count, spot):
+            now = _length(at, of) if isinstance(count, ast.Call) and called_name(count) == "len" else None
+            if now is not None and now <= high:
+                return None
+            if now is None and high == rows and not is_sure:
+                return None  # as well an index that is numbered from 1
             if added is not None and rows + added <= high:
                 return None  # not the reason, or not the only one
             statement = statement_at(spot.tree, spot.line)
             words = source(statement) if isinstance(statement, ast.Expr | ast.Assign) else source(found.node)
             of_library = adds in _OF_TOKENIZERS and at.slice.class_of(of, spot) is None
             return GrownTable(source(of), _renamed(found.node, of), (spot.file, spot.line, words),
-                              (spot.file, line, text), of_library)  # fmt: skip
+                              (spot.file, line, text), of_library, is_sure or now is not None)  # fmt: skip
         outer = _passed(at, of, spot)
         if outer is None:
             return None
         of, spot = outer
     return None
+
+
+def _length(at: FailingLine, of: ast.expr) -> int | None:
+    """That was recorded at the failure, of a variable of any frame."""
+    held = [
+        *(at.exception.variables or ()),
+        *(item for outer in at.exception.outer or () for item in outer.variables or ()),
+    ]
+    found = {int(told[1]) for item in held if item.name == source(of) and (told := _COUNT.match(item.value or ""))}
+    return found.pop() if len(found) == 1 else None
 
 
 def _passed(at: FailingLine, of: ast.Name | ast.Attribute, spot: Spot) -> tuple[ast.Name | ast.Attribute, Spot] | None:
@@ -138,8 +158,8 @@ def _renamed(node: ast.AST, of: ast.Name | ast.Attribute) -> str:
 
 def _additions(
     at: FailingLine, of: ast.Name | ast.Attribute, count: ast.AST, spot: Spot
-) -> Iterator[tuple[int, str, int | None, str | None]]:
-    """Line, text, how many and by which method, of what always runs between the count and the failure."""
+) -> Iterator[tuple[int, str, int | None, str | None, bool]]:
+    """Line, text, how many, by which method, and whether that surely adds, of what runs after the count."""
     name = source(of)
     end = at.frames[spot.depth].line if spot.depth is not None else None
     binds = [line for line, _ in lines_that_bind(spot.scope, name) if line > spot.line]
@@ -151,12 +171,13 @@ def _additions(
         target = item.targets[0] if isinstance(item, ast.Assign) else None
         of_it = isinstance(target, ast.Subscript) and source(target.value) == name
         if of_it and isinstance(item, ast.Assign) and f"len({name})" in source(item.value):
-            yield item.lineno, source(item), None, None
+            yield item.lineno, source(item), None, None, False
         call = item.value if isinstance(item, (ast.Expr, ast.Assign, ast.AugAssign)) else None
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
             continue
-        if source(call.func.value) == name and _adds(at, call, of, count, spot):
-            yield item.lineno, source(call), _how_many(call, item, spot), call.func.attr
+        sure = _adds(at, call, of, count, spot) if source(call.func.value) == name else None
+        if sure is not None:
+            yield item.lineno, source(call), _how_many(call, item, spot), call.func.attr, sure
 
 
 def _always(body: object) -> Iterator[ast.stmt]:
@@ -168,18 +189,28 @@ def _always(body: object) -> Iterator[ast.stmt]:
             yield item
 
 
-def _adds(at: FailingLine, call: ast.Call, of: ast.expr, count: ast.AST, spot: Spot) -> bool:
-    """By the source of the method; one of a library by its name."""
+def _adds(at: FailingLine, call: ast.Call, of: ast.expr, count: ast.AST, spot: Spot) -> bool | None:
+    """By the source of the method, one of a library by its name: None where it adds nothing, False where it may."""
     attribute = call.func.attr if isinstance(call.func, ast.Attribute) else ""
     owner = at.slice.class_of(of, spot)
-    if owner is None or not isinstance(owner[0], ast.ClassDef) or method_of(owner[0], (attribute,)) is None:
-        return attribute in _ADDS and isinstance(count, ast.Call)
+    method = method_of(owner[0], (attribute,)) if owner is not None and isinstance(owner[0], ast.ClassDef) else None
+    if owner is None or not isinstance(owner[0], ast.ClassDef) or method is None:
+        return attribute in _ALWAYS_ADDS if attribute in _ADDS and isinstance(count, ast.Call) else None
     kept = _kept(owner[0], count)
-    return any(_fills(item, kept) for item in own_nodes(method_of(owner[0], (attribute,)) or owner[0]))
+    fills = [item for item in own_nodes(method) if kept is not None and _fills(item, kept)]
+    tests = [item for item in own_nodes(method) if isinstance(item, (ast.If, ast.IfExp, ast.Try))]
+    return not tests and any(map(_always_adds, fills)) if fills else None
+
+
+def _always_adds(node: ast.AST) -> bool:
+    """Not what sets a key, or adds to a set: it may be there already."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        return node.func.attr in _ALWAYS_ADDS
+    return isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add)
 
 
 def _kept(owner: ast.ClassDef, count: ast.AST) -> str | None:
-    """`self.vocab` of a `__len__`, property or method with `return len(self.vocab)`; None: any attribute."""
+    """`self.vocab` of a `__len__`, property or method with `return len(self.vocab)`; None: not known."""
     asked = count.func if isinstance(count, ast.Call) else count
     attribute = asked.attr if isinstance(asked, ast.Attribute) else "__len__"
     method = method_of(owner, (attribute,))
@@ -192,8 +223,8 @@ def _kept(owner: ast.ClassDef, count: ast.AST) -> str | None:
     return variable(own) if own is not None else None
 
 
-def _fills(node: ast.AST, kept: str | None) -> bool:
-    """Whether a statement of a method adds to an attribute of the object."""
+def _fills(node: ast.AST, kept: str) -> bool:
+    """Whether a statement of a method adds to that attribute of the object."""
     of: ast.AST | None = None
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _ADDS:
         of = node.func.value
@@ -201,8 +232,7 @@ def _fills(node: ast.AST, kept: str | None) -> bool:
         of = node.target
     elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
         of = node.targets[0].value
-    name = variable(of) if of is not None else None
-    return name is not None and name.startswith("self.") and kept in (None, name)
+    return of is not None and kept.startswith("self.") and variable(of) == kept
 
 
 def _how_many(call: ast.Call, item: ast.stmt, spot: Spot) -> int | None:
