@@ -9,12 +9,16 @@ from pytracer._library_files import is_library_file
 from pytracer.analyze.evidence.failing.expressions import names_in, short, source
 from pytracer.analyze.evidence.failing.line import FailingLine, failing_line
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
+from pytracer.analyze.evidence.syntax.names import last_name
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_around, second_parameter
 from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import ExceptionReport, PythonFrame
 
 # What makes objects without their __init__.
 _MAKERS = ("/copy.py", "/copyreg.py", "/pickle.py", "/multiprocessing/reduction.py", "/torch/serialization.py")
+
+_MAKES = ("_reconstruct", "load", "_load", "_legacy_load", "load_build")  # these ask the new object
 
 
 def endless_lookup(at: FailingLine) -> str | None:
@@ -32,6 +36,13 @@ def endless_lookup(at: FailingLine) -> str | None:
         return (
             f"{begun}, and {name}() there asks for `{asked[0]}`, not set yet, so that it calls itself without end. "
             f'Begin it with `if name == "{plain}" or name.startswith("__"): raise AttributeError(name)`.'
+        )
+    original = _asks_original(at) if sure else None
+    if original is not None:
+        return (
+            f"{name}() asks for `{asked[0]}`, which is not set and leads to {name}() again: {original}, which has "
+            f"none yet. Set it first in __init__, and begin {name}() with "
+            f'`if name == "{plain}" or name.startswith("__"): raise AttributeError(name)`.'
         )
     first = "which is not set and leads" if sure else "which leads"
     made = "copy and pickle make the object without __init__"
@@ -63,9 +74,25 @@ def _begun(at: FailingLine) -> str | None:
     calls = [item for item in calls_on(tree, frame.line) if called_name(item) in names]
     if len(calls) != 1:
         return None
+    if between[0].function not in _MAKES:
+        return None  # asked of the object itself, whose __init__ may not have set it
     owner = class_around(at.tree, at.scope)
-    made = f"a {owner.name}" if owner is not None else "an object"
+    made = "an object"
+    if owner is not None:
+        made = f"an object of {owner.name} or a subclass" if _has_subclass(at, owner.name) else f"a {owner.name}"
     return f"{short(source(calls[0]))} at {at.in_file(frame.file, frame.line)} makes {made} without __init__"
+
+
+def _asks_original(at: FailingLine) -> str | None:
+    """`` copy.deepcopy() asks the object itself ``, where no other one was made yet."""
+    inner = next((item for item in at.exception.outermost or () if item.function != at.frame.function), None)
+    of_copy = inner is not None and (inner.file or "").endswith("/copy.py") and inner.function in ("copy", "deepcopy")
+    return f"copy.{inner.function}() asks the object itself" if of_copy and inner is not None else None
+
+
+def _has_subclass(at: FailingLine, name: str) -> bool:
+    classes = (item for tree in at.files.values() for item in nodes_of(tree) if isinstance(item, ast.ClassDef))
+    return any(last_name(base) == name for item in classes for base in item.bases)
 
 
 def _is_own(frame: PythonFrame) -> bool:

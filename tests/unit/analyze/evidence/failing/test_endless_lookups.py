@@ -41,3 +41,29 @@ def _subject(snapshot: Any, report: Any, stack: list[Any]) -> str | None:
 def test_call_that_made_it_is_named_where_a_copy_did(line: str, words: str, tmp_path: Path) -> None:
     """Not where the program itself made one without __init__."""
     assert (of_program(tmp_path, f"{_PROXY}    {line}\nrun(Proxy(3))\n", _subject) or "").startswith(words)
+
+
+_LAZY = """
+import copy
+class Proxy:
+    def __getattr__(self, name):
+        return getattr(self.inner, name)
+class Lazy(Proxy):
+    def __init__(self, size):
+        self.size = size
+def run(proxy):
+    copy.deepcopy(proxy)
+run(Lazy(3))
+"""
+
+
+def test_object_that_init_left_without_it_is_asked_itself(tmp_path: Path) -> None:
+    """No object was made without __init__: deepcopy() asks the one that it is to copy for __deepcopy__."""
+    words = of_program(tmp_path, _LAZY) or ""
+    assert "without __init__" not in (of_program(tmp_path, _LAZY, _subject) or "")
+    assert "without __init__" not in words or "copy and pickle make" in words
+
+
+def test_subclass_may_be_what_was_made(tmp_path: Path) -> None:
+    source = f"{_PROXY}    copy.copy(proxy)\nclass Other(Proxy):\n    pass\nrun(Other(3))\n"
+    assert "makes an object of Proxy or a subclass without __init__" in (of_program(tmp_path, source, _subject) or "")
