@@ -64,8 +64,9 @@ class Reserved(msgspec.Struct, frozen=True):
         """What to hold less of."""
         named = f"`{self.option}` ({self.number})" if self.option is not None else f"`{self.count}` ({self.number})"
         return (
-            f"It may be these: then make {named} small enough for the limit, as each entry that is filled takes "
-            f"{size_words(self.each)}, or keep each entry once, or in a smaller dtype."
+            f"Make {named} small enough for the limit: each entry that is filled takes {size_words(self.each)}. Or "
+            "keep each entry once, or in a smaller dtype. How many were filled is not recorded: other memory may have "
+            "grown, too."
         )
 
 

@@ -114,7 +114,7 @@ def limit_reason(
         maps = kept_mappings(snapshot, at, stack, own, _held(told), counts)
         return LimitReason(f"{_subject(found, numbers, setter)}{maps.words}", maps.advice, Behind.of([], maps))
     kept = _kept_tensors(found, numbers, at)
-    subject = f"{_subject(found, numbers, setter)}{kept_words(kept)}"
+    subject = f"{_subject(found, numbers, setter)}{kept_words(kept)}{_others_words(kept, numbers, told)}"
     return LimitReason(subject, advice(found, numbers, setter, told, line, at), Behind.of([], setter, kept))
 
 
@@ -140,6 +140,19 @@ def _kept_tensors(found: Reached, numbers: Numbers, at: FailingLine | None) -> l
     """What the program keeps of tensors that it receives, where these hold its file descriptors."""
     shared = found.name == FILES and numbers.files is not None and numbers.files[1].startswith(_SHARED)
     return kept_tensors(at.slice) if shared and at is not None else []
+
+
+def _others_words(kept: Sequence[KeptTensor], numbers: Numbers, told: ExceptionReport) -> str:
+    """Where the containers are recorded, and hold far fewer than there are descriptors."""
+    count = numbers.files[0] if numbers.files is not None else 0
+    sizes = {item.name: int(size[1]) for item in told.variables or ()
+             if item.value and (size := _CONTAINER.match(item.value)) is not None}  # fmt: skip
+    lengths = [sizes.get(item.container) for item in kept]
+    known = [item for item in lengths if item is not None]
+    plain = len(known) == len(kept) > 0 and all(item.copied is not None for item in kept)
+    if not plain or sum(known) >= count * _MOST_SHARE:
+        return ""
+    return f", which is {sum(known)} so far: the others may be kept elsewhere"
 
 
 def _is_spawned(snapshot: Snapshot) -> bool:

@@ -334,7 +334,7 @@ def _memory(
         return f"{used}, and {cache.words}" if used else f"; {cache.words}", cache.advice(None), peaks
     array = reserved(view, limit.nbytes) if held is None and limit is not None else None
     if array is not None:
-        return f"{used}{array.words}", array.advice, peaks  # how much of it was filled is not known
+        return f"{used}{array.words}", array.advice, peaks
     if held is None:
         return used, None, peaks
     return f"{used}{_held_words(held, keeps)}", _kept(keeps), (*peaks, *holder_evidence(job, view))

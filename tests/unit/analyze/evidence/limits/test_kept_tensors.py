@@ -212,3 +212,14 @@ def test_variables_of_other_functions_are_others(
     """`labels` of another loop says nothing of this list."""
     found = shared(tmp_path, NAMESAKES.format(parameter=parameter, made=made, other=other))
     assert ("line 3 keeps `batch['label']` in `labels`" in found.subject) == kept
+
+
+@pytest.mark.parametrize(("length", "others"), [(40, True), (900, False)])
+def test_container_with_few_of_them_is_not_all(length: int, others: bool, tmp_path: Path) -> None:
+    """Another function kept most of them before."""
+    program = tmp_path / "train.py"
+    program.write_text(ALIASES.replace("(y, model(images))", "y[0]"))
+    held = {"used open files": 1024, "open files like": "900 /dev/shm/torch_#_#_#", "labels": f"list of {length}"}
+    found = reason("RuntimeError", WORKERS, {**FILES, **held}, source=program)
+    assert found is not None and "keeps `y[0]` in `labels`" in found.subject
+    assert ("which is 40 so far: the others may be kept elsewhere" in found.subject) is others
