@@ -85,6 +85,7 @@ def grown_table(at: FailingLine, table: str, rows: int, high: int) -> GrownTable
             now = _length(at, of) if isinstance(count, ast.Call) and called_name(count) == "len" else None
             if now is not None and now <= high:
                 return None
+            is_sure = is_sure or (added is not None and added > 1 and rows + added - 1 == high)  # exactly these
             if now is None and high == rows and not is_sure:
                 return None  # as well an index that is numbered from 1
             if added is not None and rows + added <= high:
