@@ -63,10 +63,9 @@ def passed_by(one: Side, other: Side, at: int) -> PassedBy | None:
         words = branch_words(frame, text, item.lineno, around)
         number = number_at(snapshot, one.way, position, item)
         by = f", by a `{number.name}` of its own ({number.place})" if number is not None else ""
+        passed = f"{other.name} passed the {one.call.op} by, at line {item.lineno} ({text}){by}"
         return PassedBy(
-            f"{other.name} passed the {one.call.op} by, at line {item.lineno} ({text}){by}: {rounds}"
-            if len(found) == 1
-            else None,
+            f"{passed}, and was in a later round: {rounds}" if len(found) == 1 else None,
             f"{words}, and {other.name} passed it by ({rounds}): {advice_at(snapshot, one.way, position, item, tree)}",
         )
     return None

@@ -54,7 +54,8 @@ def test_rank_in_a_later_round_passed_the_call_by(run: Path) -> None:
     """By the one condition on the way to it; what it asks tells what to do."""
     report = reported(run)
     assert summary(report).endswith(
-        "; rank 1 passed the all_gather by, at line 2 (`if len(rows) > 0:`): `epoch` is 0 on rank 0 and 1 on rank 1."
+        "; rank 1 passed the all_gather by, at line 2 (`if len(rows) > 0:`), and was in a later round: `epoch` is 0 on "
+        "rank 0 and 1 on rank 1."
     )
     assert "a rank with nothing in it leaves out what the others wait for" in advice(report)
     assert "more rounds" not in advice(report)

@@ -40,6 +40,12 @@ def test_message_with_braces_is_quoted_as_it_is() -> None:
     assert said is not None and said.startswith("The key '{line}' is not in what is looked up at train.py:12 in main")
 
 
+def test_second_of_two_paths_is_the_one_that_exists() -> None:
+    """Of `os.symlink(run, "latest")`."""
+    said = exception_advice("FileExistsError", "[Errno 17] File exists: 'runs/today' -> 'latest'", LINE)
+    assert said is not None and said.startswith("'latest' is already there when train.py:12")
+
+
 @pytest.mark.parametrize("word", ["a" * 4000, ".so" * 1300, "1," * 2000, "x." * 2000, "'" * 4000, "[" * 4000])
 def test_message_of_one_long_word_is_answered_at_once(word: str) -> None:
     """Expressions that try each of its characters took minutes; the end of such a message still counts."""

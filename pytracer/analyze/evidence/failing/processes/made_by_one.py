@@ -18,7 +18,7 @@ from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.imports import imported_as
 from pytracer.analyze.evidence.syntax.loops import deciding_ifs, last_of
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
-from pytracer.analyze.evidence.syntax.ranks import comes_alone, is_for_one_rank, one_rank_words
+from pytracer.analyze.evidence.syntax.ranks import comes_alone, is_for_one_rank, one_rank_number, one_rank_words
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, spans
 from pytracer.blackbox.ranks import identity_of
 
@@ -136,7 +136,10 @@ def _maker(at: FailingLine) -> _Maker | None:
             if site.guard is None or site.met or not site.reached:
                 return None
             found.append(_Maker(call, site.spot, site.guard, path))
-    return found[0] if found and rank_of(at) not in (None, 0) and not _may_be_local_root(at) else None
+    rank = rank_of(at)
+    if not found or rank in (None, 0, one_rank_number(found[0].guard.test)) or _may_be_local_root(at):
+        return None
+    return found[0]
 
 
 def _may_be_local_root(at: FailingLine) -> bool:

@@ -80,6 +80,7 @@ def test_folder_that_one_rank_makes(guard: str, who: str, tmp_path: Path) -> Non
         ("if rank == 0:", "os.makedirs(out, exist_ok=True)", 1),
         ("if rank == 0:", "out = out + '/b'", 1),
         ("if rank == 0:", "pass", 0),
+        ("if rank == 1:", "pass", 1),
         ("if rank == 0:", "pass", None),
         ("if rank >= 0:", "pass", 1),
         ("if node_rank == 0:", "pass", 1),
