@@ -149,7 +149,7 @@ def _before(at: FailingLine, step: _Step, changes: str) -> str | None:
             f"{runs}, but `{loss.name}` ({_lines(at, spot, [*lines, loss.line])}) needs the old value: compute all of "
             f"it anew behind {behind}, or call every backward() before the first step()."
         )
-    anew = rebound(at, spot, loss.statement, step.call.lineno) or (", from the forward on," if lines is None else "")
+    anew = ", from the forward on," if lines is None else rebound(at, spot, loss.statement, step.call.lineno)
     return (
         f"{runs}, but `{loss.name}` ({at.place(spot, loss.line)}: `{source(loss.statement)}`) was computed before, and "
         f"its backward() needs the old value. Compute it anew{anew} "
