@@ -136,8 +136,7 @@ def _maker(at: FailingLine) -> _Maker | None:
             if site.guard is None or site.met or not site.reached:
                 return None
             found.append(_Maker(call, site.spot, site.guard, path))
-    rank = rank_of(at)
-    if not found or rank in (None, 0, one_rank_number(found[0].guard.test)) or _may_be_local_root(at):
+    if not found or rank_of(at) in (None, 0, one_rank_number(found[0].guard.test)) or _may_be_local_root(at):
         return None
     return found[0]
 
