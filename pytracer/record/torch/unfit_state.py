@@ -21,6 +21,11 @@ _MESSAGE = re.compile(r"size of tensor a \(\d+\) must match|doesn't match the br
 _MOST_PARAMETERS = 4096
 _NAME_CHARACTERS = 60
 _STATES = 8
+# Of torch 2.13's optimizers, as large as their parameters: not Adafactor's rows and columns, nor LBFGS's flat directions.
+_AS_LARGE = frozenset(
+    {"exp_avg", "exp_avg_sq", "max_exp_avg_sq", "exp_inf", "momentum_buffer", "square_avg", "grad_avg", "acc_delta", "sum"}
+    | {"ax", "prev", "step_size"}
+)
 
 
 def unfit_state(error: BaseException, trace: TracebackType | None) -> list[dict[str, str]]:
@@ -59,7 +64,7 @@ def _stepped(trace: TracebackType | None) -> dict[str, Any] | None:
 
 
 def _states(optimizer: dict[str, Any], kinds: tuple[type, ...]) -> Iterator[tuple[Any, list[tuple[str, Any]]]]:
-    """Of each parameter that has some: tensors of one number count steps."""
+    """Of each parameter that has some, those that are as large: tensors of one number count steps."""
     table = optimizer.get("state")
     if type(table) not in (dict, defaultdict) or table is None:
         return
@@ -69,7 +74,10 @@ def _states(optimizer: dict[str, Any], kinds: tuple[type, ...]) -> Iterator[tupl
             state = dict.get(table, parameter) if type(parameter) in kinds else None
             if type(state) is dict:
                 items = itertools.islice(state.items(), _STATES)
-                held = [(key, item) for key, item in items if type(key) is str and type(item) in kinds and item.dim()]
+                held = [
+                    (key, item) for key, item in items if type(key) is str and key in _AS_LARGE and type(item) in kinds
+                ]
+                held = [(key, item) for key, item in held if item.dim()]
                 yield parameter, held
 
 

@@ -47,3 +47,18 @@ def test_gradient_of_another_shape_is_no_state() -> None:
     with pytest.raises(RuntimeError) as caught:
         torch.optim.SGD([weight], lr=0.1).step()
     assert unfit_state(caught.value, caught.value.__traceback__) == []
+
+
+def test_state_that_is_smaller_by_design_is_not_unfit() -> None:
+    """Of Adafactor, whose gradient is of another size here."""
+    weight = torch.nn.Parameter(torch.ones(3, 4))
+    optimizer = torch.optim.Adafactor([weight])
+    weight.grad = torch.ones(3, 4)
+    optimizer.step()
+    assert {tuple(item.shape) for item in optimizer.state[weight].values() if item.dim()} == {(3, 1), (1, 4)}
+    weight.grad = None
+    weight.data = torch.ones(3, 5)
+    weight.grad = torch.ones(3, 5)
+    with pytest.raises(RuntimeError, match="size of tensor a") as caught:
+        optimizer.step()
+    assert unfit_state(caught.value, caught.value.__traceback__) == []
