@@ -21,11 +21,10 @@ _MESSAGE = re.compile(r"size of tensor a \(\d+\) must match|doesn't match the br
 _MOST_PARAMETERS = 4096
 _NAME_CHARACTERS = 60
 _STATES = 8
-# Of torch 2.13's optimizers, as large as their parameters: not Adafactor's rows and columns, nor LBFGS's flat directions.
-_AS_LARGE = frozenset(
-    {"exp_avg", "exp_avg_sq", "max_exp_avg_sq", "exp_inf", "momentum_buffer", "square_avg", "grad_avg", "acc_delta", "sum"}
-    | {"ax", "prev", "step_size"}
-)
+# Of torch 2.13's optimizers, as large as their parameters: not Adafactor's rows and columns, nor LBFGS's directions.
+_OF_ADAM = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq", "exp_inf")
+_OF_OTHERS = ("momentum_buffer", "square_avg", "grad_avg", "acc_delta", "sum", "ax", "prev", "step_size")
+_AS_LARGE = frozenset({*_OF_ADAM, *_OF_OTHERS})
 
 
 def unfit_state(error: BaseException, trace: TracebackType | None) -> list[dict[str, str]]:
