@@ -31,7 +31,12 @@ def one_rank_subject(there: Side, absent: Side, by: Decider, known: OneRankValue
     if head is None:
         return None
     where = line_in(by.frame.file, by.node.lineno, there.way[-1].file)
-    return f"`{known.name}` of {where} ({head}) {known.differs(values_of_both(there, absent, by, known))}"
+    return one_rank_words(there, absent, by, known, f"{where} ({head})")
+
+
+def one_rank_words(there: Side, absent: Side, by: Decider, known: OneRankValue | RankObject, place: str) -> str:
+    """As one_rank_subject, of the `place` of the `if`."""
+    return f"`{known.name}` of {place} {known.differs(values_of_both(there, absent, by, known))}"
 
 
 def values_of_both(there: Side, absent: Side, by: Decider, known: OneRankValue | RankObject) -> str:

@@ -24,7 +24,7 @@ from pytracer.analyze.collectives.later_rounds import passed_by
 from pytracer.analyze.collectives.local_numbers import advice_at, local_number, number_at, own_words
 from pytracer.analyze.collectives.one_rank_exits import one_rank_exit
 from pytracer.analyze.collectives.one_rank_states import one_rank_state
-from pytracer.analyze.collectives.one_rank_tests import came_out_alike, values_of_both
+from pytracer.analyze.collectives.one_rank_tests import came_out_alike, one_rank_words, values_of_both
 from pytracer.analyze.collectives.one_rank_values import OneRankValue
 from pytracer.analyze.collectives.quiet_handlers import quiet_handler, quiet_place
 from pytracer.analyze.collectives.rank_branches import branch_words
@@ -263,7 +263,7 @@ def _asked_inside(inside: Side, outside: Side, at: int, loop: Loop, words: str) 
                     continue
                 values = values_of_both(inside, outside, by, known)
                 sure = alike is False or values != "" or _is_of_settings(inside, at, loop)
-                subject = _one_rank_words(inside, outside, by, known, text) if sure else None
+                subject = one_rank_words(inside, outside, by, known, f"line {item.lineno} ({text})") if sure else None
                 return Parting(f"{capital(words)}. {capital(known.advice)}", subject=subject, one_rank=sure)
     return None
 
@@ -280,11 +280,6 @@ def _is_of_settings(side: Side, at: int, loop: Loop) -> bool:
     asked = [part for item in loop.iter.args for part in nodes_of(item) if isinstance(part, ast.expr)]
     made = [slice_.made(item, spot, calls=True).node for item in asked]
     return not any(isinstance(part, ast.Call) or is_of_rank(part) for item in made for part in nodes_of(item))
-
-
-def _one_rank_words(there: Side, absent: Side, by: Decider, known: OneRankValue | RankObject, text: str) -> str:
-    """`` `loss` of line 14 (`if loss < best:`) differs between ranks ... ``; `text`: that line."""
-    return f"`{known.name}` of line {by.node.lineno} ({text}) {known.differs(values_of_both(there, absent, by, known))}"
 
 
 def _ended_by(inside: Side, outside: Side, at: int, loop: Loop, ends: Sequence[ast.If]) -> Parting | None:
@@ -420,7 +415,9 @@ def _skipped(one: Side, other: Side, at: int) -> Parting | None:
             if came is not None and came.values and (known is None or f"`{known.name}`" not in came.values):
                 return _of_values(came, f"{words}, and {other.name} passed it by", item, text, tree)
             if known is not None:
-                by = _one_rank_words(one, other, Decider(frame, tree, item, around), known, text)
+                by = one_rank_words(
+                    one, other, Decider(frame, tree, item, around), known, f"line {item.lineno} ({text})"
+                )
                 return Parting(
                     f"{words}, and {other.name} passed it by. {capital(known.advice)}", subject=by, one_rank=True
                 )

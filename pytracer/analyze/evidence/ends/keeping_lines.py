@@ -17,7 +17,7 @@ from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.loops import LOOPS, loops_around
-from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.names import bare_names, variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes, scope_of, spans
 from pytracer.analyze.naming import LineWords, line_in
@@ -323,7 +323,7 @@ def only_grows(tree: ast.Module, scope: Scope, container: ast.expr, node: ast.st
                 return False
     if isinstance(node, ast.AugAssign) and not loops:
         return False
-    return not any(name in _names_of(loop.target) for loop in loops if isinstance(loop, (ast.For, ast.AsyncFor)))
+    return not any(name in bare_names(loop.target) for loop in loops if isinstance(loop, (ast.For, ast.AsyncFor)))
 
 
 def _is(node: ast.expr, name: str) -> bool:
@@ -334,10 +334,6 @@ def _is(node: ast.expr, name: str) -> bool:
 
 def _parts(target: ast.expr) -> Sequence[ast.expr]:
     return target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target]
-
-
-def _names_of(target: ast.expr) -> set[str]:
-    return {item.id for item in nodes_of(target) if isinstance(item, ast.Name)}
 
 
 def _is_new(value: ast.expr) -> bool:

@@ -22,12 +22,13 @@ from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.loops import deciding_ifs
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
+from pytracer.analyze.evidence.syntax.path_questions import ASKS_OF_PATH
 from pytracer.analyze.evidence.syntax.scopes import own_nodes
 from pytracer.analyze.kin import on_one_machine
 from pytracer.analyze.naming import LineWords, name_words
 from pytracer.analyze.view import JobView, ProcessView
 
-_ASKS = frozenset({"exists", "isfile", "isdir", "is_file", "is_dir", "lexists", "listdir", "glob", "iterdir"})
+_ASKS = frozenset({*ASKS_OF_PATH, "listdir", "glob", "iterdir"})
 
 
 class DoneByAll(msgspec.Struct, frozen=True):

@@ -28,6 +28,7 @@ from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.bindings import bound_value
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on, without_ctype
+from pytracer.analyze.evidence.syntax.names import bare_names
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import qualified_name, scope_of
 from pytracer.analyze.naming import LineWords
@@ -175,7 +176,7 @@ def _of(
             continue
         if _is_used(text, counter) or _is_limited(text, bound) or _may_end(text, loop, match.start()):
             continue
-        held = [item for item in call.passes if item in _names(passed[name])]
+        held = [item for item in call.passes if item in bare_names(passed[name])]
         if len(held) != 1 or buffer not in (None, held[0]):
             continue
         number = text.count("\n", 0, match.start())
@@ -273,7 +274,3 @@ def _is_data(body: str, part: str, name: str) -> bool:
     element = rf"\w\s*\[[^\]]*\b{re.escape(name)}\b"
     made = re.findall(rf"\b(\w+)\s*=\s*[^;=]*{element}[^;]*;", body)
     return re.search(element, part) is not None or any(re.search(rf"\b{one}\b", part) for one in made)
-
-
-def _names(node: ast.expr) -> set[str]:
-    return {item.id for item in nodes_of(node) if isinstance(item, ast.Name)}

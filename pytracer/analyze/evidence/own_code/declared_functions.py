@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 
-from pytracer.analyze.evidence.slicing.bindings import bindings_of
+from pytracer.analyze.evidence.slicing.bindings import bindings_of, element_of
 from pytracer.analyze.evidence.slicing.calls import argument_of
 from pytracer.analyze.evidence.syntax.calls import called_name, without_wrappers
 from pytracer.analyze.evidence.syntax.names import holds, variable
@@ -95,16 +95,8 @@ def _of_attribute(tree: ast.Module, node: ast.Attribute) -> _Values | None:
     bound = [item for scope in scopes for item in bindings_of(scope, name)] if name is not None else []
     if not bound:
         return None
-    held = [_element(value, index) for _, value, index in bound]
+    held = [element_of(value, index) for _, value, index in bound]
     return [(tree, value) for value in held if value is not None] if None not in held else []
-
-
-def _element(value: ast.AST | None, index: int | None) -> ast.expr | None:
-    """Of what a line binds a variable to: `b` of `x, y = a, b`."""
-    if index is None:
-        return value if isinstance(value, ast.expr) else None
-    whole = isinstance(value, (ast.Tuple, ast.List)) and not any(isinstance(item, ast.Starred) for item in value.elts)
-    return value.elts[index] if whole and isinstance(value, (ast.Tuple, ast.List)) and index < len(value.elts) else None
 
 
 def _texts(files: Files, tree: ast.Module, node: ast.expr, depth: int) -> frozenset[str] | None:
@@ -125,7 +117,7 @@ def _values(files: Files, tree: ast.Module, name: str, line: int, depth: int) ->
     scope = scope_of(tree, line)
     found: _Values = []
     for at, value, index in bindings_of(scope, name):
-        element = _element(value, index)
+        element = element_of(value, index)
         if element is not None:
             found.append((tree, element))
         elif not any(item.target.lineno == at for item in _loops(scope)):

@@ -20,8 +20,7 @@ from pytracer.analyze.evidence.slicing.elements import way_of
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
-from pytracer.analyze.evidence.syntax.names import variable
-from pytracer.analyze.evidence.syntax.nodes import nodes_of
+from pytracer.analyze.evidence.syntax.names import bare_names, variable
 from pytracer.analyze.evidence.syntax.scopes import Scope, function_named, own_nodes, parameters, scope_of
 from pytracer.analyze.naming import LineWords
 from pytracer.analyze.view import ProcessView
@@ -130,26 +129,22 @@ def _is_changed_by(tree: ast.Module, call: ast.Call, own: set[str], hops: int) -
         return False
     given = dict(zip(parameters(function), call.args, strict=False))
     given |= {item.arg: item.value for item in call.keywords if item.arg}
-    return any(_names(node) & own and _is_changed(tree, function, name, hops) for name, node in given.items())
+    return any(bare_names(node) & own and _is_changed(tree, function, name, hops) for name, node in given.items())
 
 
 def _rows_of(scope: Scope, name: str) -> set[str]:
     """The tensor, and variables that are rows or other views of it: `for row, ids in zip(targets, batch)`."""
     found = {name}
     for item in own_nodes(scope):
-        if isinstance(item, ast.For) and name in _names(item.iter):
-            found |= _names(item.target)
-        elif isinstance(item, ast.Assign) and name in _names(item.value):
-            found |= {one for target in item.targets for one in _names(target)}
+        if isinstance(item, ast.For) and name in bare_names(item.iter):
+            found |= bare_names(item.target)
+        elif isinstance(item, ast.Assign) and name in bare_names(item.value):
+            found |= {one for target in item.targets for one in bare_names(target)}
     return found
 
 
 def _sets_more(item: ast.Subscript, own: set[str]) -> bool:
-    return bool(_names(item.value) & own) and not _is_beginning(item.slice)
-
-
-def _names(node: ast.expr) -> set[str]:
-    return {item.id for item in nodes_of(node) if isinstance(item, ast.Name)}
+    return bool(bare_names(item.value) & own) and not _is_beginning(item.slice)
 
 
 def _is_beginning(index: ast.expr) -> bool:

@@ -65,6 +65,14 @@ def last_binding(scope: Scope, name: str, line: int) -> tuple[int, ast.AST | Non
     return last
 
 
+def element_of(value: ast.AST | None, index: int | None) -> ast.expr | None:
+    """Of what `bindings_of` gives: `b` of `x, y = a, b`; None where that part is not written out."""
+    if index is None:
+        return value if isinstance(value, ast.expr) else None
+    whole = isinstance(value, (ast.Tuple, ast.List)) and not any(isinstance(item, ast.Starred) for item in value.elts)
+    return value.elts[index] if whole and isinstance(value, (ast.Tuple, ast.List)) and index < len(value.elts) else None
+
+
 def is_demonstration(tree: ast.Module, line: int) -> bool:
     """Below `if __name__ == "__main__"`, which does not run in a file that is imported."""
     return any(is_main_part(item) and spans(item, line) for item in tree.body)

@@ -19,7 +19,7 @@ from pytracer.analyze.evidence.syntax.bindings import is_empty_container, set_by
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value, passed_values
 from pytracer.analyze.evidence.syntax.constants import ORDERS, is_none
 from pytracer.analyze.evidence.syntax.loops import Loop
-from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.names import bare_names, variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes
 from pytracer.analyze.naming import line_in
@@ -191,7 +191,7 @@ class _Items:
         if variable(node) is not None and variable(node) in self._items:
             return True
         if isinstance(node, ast.Subscript):
-            return bool(_names(node.slice) & (self._items | self._numbers)) or self._measures(node.value)
+            return bool(bare_names(node.slice) & (self._items | self._numbers)) or self._measures(node.value)
         if isinstance(node, ast.Attribute):
             return self._measures(node.value)
         if isinstance(node, ast.Call):
@@ -211,12 +211,12 @@ class _Items:
         if variable(node) == self._batch:
             return True
         if isinstance(node, ast.Call) and called_name(node) == "map":
-            return any(self._batch in _names(item) for item in node.args[1:])
+            return any(self._batch in bare_names(item) for item in node.args[1:])
         if not isinstance(node, (ast.GeneratorExp, ast.ListComp)) or len(node.generators) != 1:
             return False
-        names = _names(node.generators[0].target)
-        over = _names(node.generators[0].iter) & {self._batch, *self._items}
-        return bool(over) and bool(names & _names(node.elt))
+        names = bare_names(node.generators[0].target)
+        over = bare_names(node.generators[0].iter) & {self._batch, *self._items}
+        return bool(over) and bool(names & bare_names(node.elt))
 
 
 def _sets(item: ast.stmt) -> Iterator[tuple[ast.expr, ast.expr | None]]:
@@ -235,12 +235,8 @@ def _counters(target: ast.expr, over: ast.expr) -> Iterator[str]:
     elif name in _COUNTERS and isinstance(target, ast.Name):
         yield target.id
     elif name == "enumerate" and len(parts) == 2 and over.args:
-        yield from _names(parts[0])
+        yield from bare_names(parts[0])
         yield from _counters(parts[1], over.args[0])
     elif name == "zip":
         for part, item in zip(parts, over.args, strict=False):
             yield from _counters(part, item)
-
-
-def _names(node: ast.AST) -> set[str]:
-    return {item.id for item in nodes_of(node) if isinstance(item, ast.Name)}

@@ -34,6 +34,11 @@ def names_of(node: ast.AST) -> list[str]:
     return sorted(found, key=lambda name: found[name])
 
 
+def bare_names(node: ast.AST) -> set[str]:
+    """Every name in it, whatever it is used for: also a function that is called, and `self` of `self.x`."""
+    return {item.id for item in nodes_of(node) if isinstance(item, ast.Name)}
+
+
 def variable(node: ast.AST) -> str | None:
     """`x`, or `self.x`; None for anything else."""
     if isinstance(node, ast.Name):

@@ -20,13 +20,13 @@ from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Made, Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
+from pytracer.analyze.evidence.syntax.path_questions import ASKS_OF_PATH, LISTS_FOLDER
 from pytracer.analyze.evidence.syntax.ranks import is_rank
 from pytracer.analyze.naming import line_in
 from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import PythonFrame
 
-_FOLDERS = frozenset({"listdir", "scandir", "iterdir", "glob", "iglob", "rglob"})
-_ASKS = frozenset({"exists", "is_file", "isfile", "is_dir", "isdir", "lexists", *_FOLDERS})
+_ASKS = ASKS_OF_PATH | LISTS_FOLDER
 _WORLD = Pattern(r"world|n_?ranks|num_ranks|n_?procs?\b|num_proc")
 
 
@@ -107,9 +107,9 @@ def asked_paths(slice_: Slice, test: ast.AST, spot: Spot, depth: int = 0) -> Ite
         of_module = owner is None or ast.unparse(owner) in MODULES
         if name in _ASKS:
             if of_module and call.args:
-                yield call.args[0], spot, name in _FOLDERS
+                yield call.args[0], spot, name in LISTS_FOLDER
             elif owner is not None and not of_module:
-                yield owner, spot, name in _FOLDERS
+                yield owner, spot, name in LISTS_FOLDER
         elif not depth and (own := slice_.returned(call, spot)) is not None:
             yield from asked_paths(slice_, *own, depth=1)
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from pytracer._patterns import Pattern
-from pytracer.analyze.evidence.slicing.bindings import bindings_of
+from pytracer.analyze.evidence.slicing.bindings import bindings_of, element_of
 from pytracer.analyze.evidence.slicing.callers import called_function, mentions, only_call
 from pytracer.analyze.evidence.slicing.calls import argument_of
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
@@ -214,10 +214,7 @@ def _is_alone(files: Files, owner: ast.ClassDef) -> bool:
 
 def _bound(place: Place, name: str) -> Iterator[Setting]:
     for line, value, index in bindings_of(place.scope, name):
-        if index is not None:
-            whole = isinstance(value, (ast.Tuple, ast.List)) and index < len(value.elts)
-            value = value.elts[index] if whole and isinstance(value, (ast.Tuple, ast.List)) else None
-        yield Setting(place, line, value if isinstance(value, ast.expr) else None)
+        yield Setting(place, line, element_of(value, index))
 
 
 def _stores(scope: ast.AST, name: str) -> int:

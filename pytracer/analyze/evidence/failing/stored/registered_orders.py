@@ -14,6 +14,7 @@ import msgspec
 from pytracer._text import shortened
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
+from pytracer.analyze.evidence.syntax.names import bare_names
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 
 _REGISTERS = frozenset({"add_module", "register_module", "setattr", "register_parameter"})
@@ -125,5 +126,5 @@ def _sorted_saves(at: FailingLine) -> Iterator[tuple[str, ast.expr, str]]:
 
 def _names(node: ast.expr) -> set[str]:
     """`cfg` of `self.cfg` and of `cfg["blocks"].items()`."""
-    found = {item.id for item in nodes_of(node) if isinstance(item, ast.Name)}
-    return {*found, *(item.attr for item in nodes_of(node) if isinstance(item, ast.Attribute))} - {"self", *_VIEWS}
+    attributes = {item.attr for item in nodes_of(node) if isinstance(item, ast.Attribute)}
+    return (bare_names(node) | attributes) - {"self", *_VIEWS}
