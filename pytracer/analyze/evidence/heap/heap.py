@@ -34,6 +34,7 @@ _RELEASES = (*NUMPY_FREES, "Py_DECREF", "Py_XDECREF", "_Py_Dealloc")
 # Of CPython, where a call of Python code ends: its variables are released.
 _CLEARS = ("_PyFrame_Clear", "_PyFrame_ClearLocals", "_PyFrame_ClearExceptCode", "_PyEvalFrameClearAndPop",
            "_PyEval_FrameClearAndPop", "clear_thread_frame")  # fmt: skip
+_MOST_UNNAMED = 6  # unlink_chunk, _int_malloc, _int_memalign, _mid_memalign, then posix_memalign has a name
 _C_LIBRARY = Pattern(r"libc[.-][\w.]*so|libc\.so|ld-musl")
 _ALLOCATORS = Pattern(r"lib(jemalloc|tcmalloc|mimalloc)")
 
@@ -114,7 +115,7 @@ def _allocator_function(view: ProcessView) -> str | None:
         return function_words(frames[0].function) if frames[0].function else image
     if not _C_LIBRARY.match(image):
         return None
-    for frame in frames[:4]:
+    for frame in frames[:_MOST_UNNAMED]:
         if image_name(frame.image) != image:
             return None
         if frame.function is not None:

@@ -65,6 +65,7 @@ from pytracer.analyze.evidence.phrases import (
     python_evidence,
     storage_evidence,
 )
+from pytracer.analyze.evidence.preconditions.overwritten_number import is_overwritten
 from pytracer.analyze.evidence.preconditions.violated import unchecked_name
 from pytracer.analyze.naming import introduction
 from pytracer.analyze.platform.instruction import signed
@@ -96,7 +97,7 @@ class OutOfBounds(StorageFaultRule[Expanded | None]):
         beside = view.place is not None and view.place.kind in ("past-storage", "before-storage")
         if not beside or wild_jump(view) is not None or (view.place is not None and view.place.found == COMPUTED):
             return None
-        if wrong_part(view) is not None:
+        if wrong_part(view) is not None or is_overwritten(view, _count(view) or 0):
             return None
         behind = _behind(view)
         return Judgement("out-of-bounds", _confidence(view, behind), (view,), behind)

@@ -72,6 +72,7 @@ from pytracer.analyze.evidence.phrases import (
     in_function,
     python_evidence,
 )
+from pytracer.analyze.evidence.preconditions.overwritten_number import NO_INDEX, is_overwritten
 from pytracer.analyze.naming import introduction
 from pytracer.analyze.rules.base import Description, Judgement
 from pytracer.analyze.rules.fault import StorageFaultRule
@@ -80,7 +81,6 @@ from pytracer.decode.types.snapshot import Storage
 from pytracer.report.job import Confidence, Evidence
 
 _EXPLAINED = ("null", "near-null", "in-storage", "stack-guard", "stack")  # by other rules, whatever the arguments are
-_NO_INDEX = 1 << 47  # so large is what was a pointer, or two other numbers
 _NO_INDEX_TIMES = 1 << 10  # more than so many times the bytes of the largest tensor is no index into one
 _CERTAIN_BYTES = 1 << 32  # no two numbers of a process happen to differ by so much
 
@@ -116,7 +116,7 @@ class WrongIndex(StorageFaultRule[_Index]):
             cause = formation
         elif outside is None:
             cause = row_in_range(view) or (out_of_compressed(operator) if not_explained else None)
-        if cause is None:
+        if cause is None or (isinstance(cause, Formation) and is_overwritten(view, cause.index)):
             return None
         confidence = _confidence(cause)
         if isinstance(cause, Formation) and confidence == "certain" and _is_no_index(view, cause):
@@ -131,7 +131,7 @@ class WrongIndex(StorageFaultRule[_Index]):
         if isinstance(found, ReachedRow):
             return _describe_row(judgement.views, found)
         way, state = reached_row(view), small_state(view)
-        behind = overwritten(view) if abs(found.index) >= _NO_INDEX else None
+        behind = overwritten(view) if abs(found.index) >= NO_INDEX else None
         unfit = unfit_operands(view) if found.index_storage is None and behind is None else None
         misread = _misread(view, found)
         leads = unfit.summary if unfit is not None else state or (row_headline(view, way) if way is not None else None)

@@ -11,8 +11,9 @@ import pytest
 
 from pytracer.decode.types.snapshot import Argument, Holder, PythonFrame
 from pytracer.report.job import Report
+from tests.conditions import needs_capstone
 from tests.support import scenarios as s
-from tests.support.deaths import PROGRAM, advice, died, summary
+from tests.support.deaths import PROGRAM, advice, died, summary, verdict
 from tests.support.synth import Box
 
 SCORES, TARGETS, LENGTHS = 0x5581_0010_0000, 0x5581_0000_1000, 0x5581_0000_2000
@@ -43,7 +44,9 @@ def held(base: int, *sizes: int, dtype: str = "int64", numbers: tuple[int, int] 
     )  # fmt: skip
 
 
-def report_of(run: Path, numbers: tuple[int, int], lengths: tuple[int, int] | None, classes: int = 37) -> Report:
+def report_of(
+    run: Path, numbers: tuple[int, int], lengths: tuple[int, int] | None, classes: int = 37, **how: Any
+) -> Report:
     """`lengths`: the smallest and the largest; rows have room for 7."""
     script = run / "ocr.py"
     script.write_text(PROGRAM_TEXT, encoding="utf-8")
@@ -63,7 +66,7 @@ def report_of(run: Path, numbers: tuple[int, int], lengths: tuple[int, int] | No
     box = Box(pid=101).alloc(SCORES, 4 * 50 * 4 * classes).alloc(TARGETS, 224).alloc(LENGTHS, 32)
     return died(
         run, box=box, python=[("train", str(script), 6)], holders=holders, arguments=arguments, mappings=[PROGRAM],
-        images=(), **ABORT,
+        images=(), **{**ABORT, **how},
     )  # fmt: skip
 
 
@@ -83,6 +86,35 @@ def test_targets_that_cannot_fit_are_a_fact_of_the_headline(
     assert "suspect" not in summary(report) + advice(report)
     if numbers[0] >= 0:
         assert "Number the characters as the classes of `scores` are" in advice(report)
+
+
+SOFTMAX = [(s.TORCH_CPU, "at::native::(anonymous namespace)::vec_host_softmax_backward_lastdim<float>")]
+OVERWRITTEN = 0xC1B0_5ED4_0000_0071  # a float32 number in the upper half of a size
+LOAD_RDX, LOAD_INDEXED = b"\x48\x8b\x02", b"\x48\x8b\x04\xc7"  # mov rax, [rdx]; mov rax, [rdi + 8 * rax]
+
+
+@needs_capstone
+@pytest.mark.parametrize(
+    ("code", "registers"),
+    [
+        (LOAD_INDEXED, {"rdi": SCORES, "rax": OVERWRITTEN}),
+        (LOAD_RDX, {"rdx": SCORES + 8 * OVERWRITTEN & ~-(1 << 64), "r13": SCORES, "r15": OVERWRITTEN}),
+        (LOAD_RDX, {"rdx": OVERWRITTEN}),
+    ],
+    ids=["an index", "a number that was an index", "a pointer"],
+)
+@pytest.mark.parametrize("fits", [False, True])
+def test_targets_that_cannot_fit_lead_where_torch_used_what_they_overwrote(
+    code: bytes, registers: dict[str, int], fits: bool, run: Path
+) -> None:
+    """A kernel may read it before the allocator looks at it: the heap of each machine lies otherwise."""
+    report = report_of(
+        run, (0, 36) if fits else (48, 90), (7, 7), signal=11, code=128, sender_pid=None, abort_text=None, addr=0,
+        stack_of=SOFTMAX, registers=registers, code_bytes=code,
+    )  # fmt: skip
+    assert verdict(report) == ("heap-corruption", "likely") or fits
+    assert ("`targets` [4, 7] holds 90, where ctc_loss at line 5 takes less than 37" in summary(report)) != fits
+    assert ("Number the characters as the classes of `scores` are" in advice(report)) != fits
 
 
 @pytest.mark.parametrize("lengths", [(3, 6), None], ids=["padded", "lengths that are not known"])
