@@ -157,6 +157,7 @@ def exception_report(data: UncaughtException) -> r.ExceptionReport:
         outer=_outer(data) or None,
         outermost=[python_frame(frame) for frame in data.outermost] or None,
         frame_count=data.frame_count or None,
+        warnings=[r.WarningReport(item.category, item.message, item.file, item.line) for item in data.warnings] or None,
     )
 
 

@@ -181,7 +181,8 @@ class Entry(IntEnum):
     # last line and end, in bytes, of the expression that failed there. "near": [{"of","names","count"}], the keys, attributes
     # or parameters that there were in place of a missing one; "count" of all keys. "outer": [{"frame","variables"}], variables of
     # the program's frames around it, and of the function of torch's that raised it; "frame" is the place in "python_stack".
-    # "outermost": of a stack of "frame_count" frames, deeper than that, its other end.
+    # "outermost": of a stack of "frame_count" frames, deeper than that, its other end. "warnings":
+    # [{"category","message","file","line"}], what Python had warned of before in modules of the program and of torch.
     EXCEPTION = 36
     THREAD_EXCEPTION = 47  # as EXCEPTION, with "tid" of the thread, not the process, that it ended
     # JSON {"status","message","python_stack","context"} as in EXCEPTION: the main thread called sys.exit() or made a SystemExit.

@@ -28,6 +28,7 @@ FactKind = Literal[
     "stack-bounds",  #: the address, the stack pointer and the thread's stack
     "exception",  #: the exception that reached the top of the program
     "variables",  #: what variables were when an exception left their frame, or two ranks were asked to end
+    "warning",  #: what Python had warned of at a line of the program, before the exception
     "thread-exception",  #: an exception that ended a thread, not the process
     "printed",  #: what the C library printed before abort(), or the CUDA driver of an assertion in a kernel
     # Memory

@@ -255,6 +255,15 @@ class NearNamesReport(Part, frozen=True):
     count: int | None = None  #: of all keys
 
 
+class WarningReport(Part, frozen=True):
+    """What Python had warned of before an exception, once for each text and line."""
+
+    category: str | None = None  #: its class, e.g. "RuntimeWarning"
+    message: str | None = None
+    file: str | None = None
+    line: int | None = None
+
+
 class ExceptionReport(Part, frozen=True):
     """An uncaught exception."""
 
@@ -270,6 +279,8 @@ class ExceptionReport(Part, frozen=True):
     outer: list[OuterFrameReport] | None = None  #: the program's frames around it; of torch's frame what it compared
     outermost: list[PythonFrame] | None = None  #: of a stack that is deeper than `python_stack`: its other end
     frame_count: int | None = None  #: how deep that is
+    #: what the program's modules, then torch's, had warned of before, each in its order; not of versions to come
+    warnings: list[WarningReport] | None = None
 
 
 class AutogradNode(Part, frozen=True):

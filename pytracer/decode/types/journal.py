@@ -188,6 +188,15 @@ class NearNames(msgspec.Struct, frozen=True):
     count: int | None = None
 
 
+class EarlierWarning(msgspec.Struct, frozen=True):
+    """What a module had warned of before an exception."""
+
+    message: str
+    category: str | None = None
+    file: str | None = None
+    line: int | None = None
+
+
 class HandledException(msgspec.Struct, frozen=True):
     """An exception that was being handled when another one was raised.
 
@@ -212,7 +221,7 @@ class UncaughtException(msgspec.Struct, frozen=True):
     column, last line and end. `near`: names that there were in place of a missing one. `outer`: variables of the
     program's frames around it, and what a function of torch's compared. `device_events`: how many events the CUDA
     devices' allocators had had; 0: none, or the program goes on after exceptions. `outermost`: the other end of a stack
-    that is deeper than `python_stack`, innermost first; `frame_count`: how deep it was.
+    that is deeper than `python_stack`, innermost first; `frame_count`: how deep it was. `warnings`: of before.
     """
 
     type: str
@@ -229,6 +238,7 @@ class UncaughtException(msgspec.Struct, frozen=True):
     device_events: int = 0
     outermost: tuple[PythonFrame, ...] = ()
     frame_count: int = 0
+    warnings: tuple[EarlierWarning, ...] = ()
 
 
 class ThreadException(msgspec.Struct, frozen=True):

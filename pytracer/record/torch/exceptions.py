@@ -32,7 +32,8 @@ CONTEXTS = 4
 _LONGEST_CHAIN = 1000
 
 _LATER = ("frame_variables", "near_names", "gradient_state", "changed_parameter", "refused_item", "batch_indices",
-          "opened_file", "limits", "taken_port", "child_statuses", "subnormals", "unfit_state")  # fmt: skip
+          "opened_file", "limits", "taken_port", "child_statuses", "subnormals", "unfit_state",
+          "earlier_warnings")  # fmt: skip
 _MOST_OF_POOLS = 4  # exceptions of one process
 _MOST_OF_THREADS = 8  # that call sys.excepthook themselves and go on, such as multiprocessing.resource_sharer's
 _HANDED_OVER = (
@@ -227,6 +228,7 @@ def _write(
                 *_kept_tensors(error, trace),
             ],
             **_near_names(error, trace),
+            **_warnings(),
             **_remote_traceback(error),
             **({"on_its_way": on_its_way} if on_its_way else {}),
             **_device_events(box),
@@ -311,6 +313,16 @@ def _near_names(error: BaseException, trace: TracebackType | None) -> dict[str, 
     except Exception:
         return {}
     return {name: value for name, value in found.items() if value}
+
+
+def _warnings() -> dict[str, object]:
+    try:
+        from pytracer.record.torch.earlier_warnings import earlier_warnings
+
+        found = earlier_warnings()
+    except Exception:  # a module that is none
+        return {}
+    return {"warnings": found} if found else {}
 
 
 def _chain(error: BaseException) -> list[dict[str, object]]:

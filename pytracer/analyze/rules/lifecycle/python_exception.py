@@ -69,6 +69,7 @@ from pytracer.analyze.evidence.ends.memory_holders import (
     no_memory_advice,
     shortage,
 )
+from pytracer.analyze.evidence.exceptions.earlier_warnings import warning_evidence
 from pytracer.analyze.evidence.exceptions.loaders import loader_timeout
 from pytracer.analyze.evidence.exceptions.next_step import next_step
 from pytracer.analyze.evidence.exceptions.raisers import repeats
@@ -160,6 +161,7 @@ class PythonException:
                 _signal_later(view),
                 *ended_thread_evidence(view),
                 explanation.evidence,
+                *(warning_evidence(view) if first is None else ()),
                 collective_evidence(judgement.views),
                 _left_early(job, judgement.views) if lost else None,
                 unreceived.evidence if unreceived is not None else None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from pytracer.analyze.naming import indices_words
 from pytracer.decode.types.snapshot import Job
 from pytracer.report.job import Report
 from tests.support import scenarios as s
-from tests.support.deaths import LIBC_SO, STDCPP, Stack, died, finding, summary, verdict
+from tests.support.deaths import LIBC_SO, STDCPP, Stack, died, evidence, finding, summary, verdict
 from tests.support.synth import Box, Frame
 
 DATALOADER = f"{s.TORCH}/utils/data/dataloader.py"
@@ -43,6 +44,29 @@ def test_batch_that_was_dropped_is_what_the_loader_waited_for(run: Path) -> None
     worker.exception("TypeError", "cannot pickle '_io.BufferedReader' object", feed, on_its_way="put").at(800).exit(0)
     report = build_report(s.load(run, box, worker))
     assert "DataLoader worker 0 (pid 102) could not send a batch, which was dropped: TypeError" in summary(report)
+
+
+def test_warnings_of_the_functions_that_an_exception_left_are_evidence(run: Path) -> None:
+    """Those of other functions, and of libraries, are only data."""
+    script = run / "train.py"
+    script.write_text("def load():\n    pass\ndef fit():\n    spread()\n    save()\n", encoding="utf-8")
+    os.utime(script, (0, 0))
+    said = [
+        {"category": "UserWarning", "message": text, "file": file, "line": line}
+        for text, file, line in (
+            ("the array is read-only", str(script), 2),
+            ("std(): degrees of freedom is <= 0. Correction. (Triggered internally at a.cpp:1)", str(script), 4),
+            ("none of the inputs", f"{s.TORCH}/utils/checkpoint.py", 4),
+        )
+    ]
+    box = Box(pid=101, ppid=99).at(500)
+    report = build_report(
+        s.load(run, box.exception("OSError", "disk", [("fit", str(script), 5)], warnings=said).exit(1))
+    )
+    found = [line for line in evidence(report).splitlines() if "had warned" in line]
+    assert [line.strip() for line in found] == ['line 4 had warned before: "std(): degrees of freedom is <= 0"']
+    error = (report.processes or [])[0].exception
+    assert error is not None and [item.line for item in error.warnings or ()] == [2, 4, 4]
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ from pytracer.analyze.evidence.failing.not_finite.reason import (
     is_about_not_finite,
     tested,
 )
+from pytracer.analyze.evidence.failing.not_finite.warned import with_warned
 from pytracer.analyze.evidence.failing.not_finite.weights import (
     MOST_LINES,
     Weights,
@@ -74,19 +75,21 @@ class _Origin(msgspec.Struct, frozen=True):
 
 def first_not_finite(at: FailingLine) -> str | None:
     """What made it, and what to write there."""
-    found = _cause(at)
+    found = _with_warned(at)
     return found[1] if found is not None else None
 
 
 def not_finite_subject(at: FailingLine) -> str | None:
     """For the headline."""
-    found = _cause(at)
+    found = _with_warned(at)
     return found[0] if found is not None else None
 
 
+def _with_warned(at: FailingLine) -> tuple[str, str] | None:
+    return with_warned(at, _cause(at)) if at.node is not None and is_about_not_finite(at) else None
+
+
 def _cause(at: FailingLine) -> tuple[str, str] | None:
-    if at.node is None or not is_about_not_finite(at):
-        return None
     weights = weights_of(at)
     named = [name for name in asked_names(at) if NOT_FINITE.search(at.values.get(name, ""))]
     spot = at.slice.spot(0)

@@ -18,6 +18,7 @@ from pytracer.analyze.evidence.failing.not_finite.last_rounds import had_one_ele
 from pytracer.analyze.evidence.failing.not_finite.likeliest import likeliest, without_repeats
 from pytracer.analyze.evidence.failing.not_finite.negative import by_negative_number
 from pytracer.analyze.evidence.failing.not_finite.reach import Part, parts_of
+from pytracer.analyze.evidence.failing.not_finite.warned import warned_hazard
 from pytracer.analyze.evidence.failing.recorded import Shape, shape_of
 from pytracer.analyze.evidence.slicing.spots import END, Spot
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
@@ -245,7 +246,7 @@ def hazard_subject(at: FailingLine, found: Sequence[Hazard]) -> str:
         return ""
     if len(found) == 1:
         return f"; {place_of(at, found[0])} {found[0].says}{found[0].since}"
-    first = likeliest(found)
+    first = warned_hazard(at, found) or likeliest(found)
     if first is not None:
         return f"; most likely {place_of(at, first)} made it: it {first.says}"
     if len(_places(at, found)) == 1:
@@ -268,7 +269,7 @@ def hazard_advice(at: FailingLine, found: Sequence[Hazard]) -> str:
     """A sentence for each: what the line does, and what to write there."""
     if not found or len(found) > MOST_LINES:
         return ""
-    first = likeliest(found)
+    first = warned_hazard(at, found) or likeliest(found)
     said = [f"{place_of(at, item)} {item.says}{proof(at, item)}: {item.make}." for item in found if item is not first]
     if first is not None:
         said = [f"Most likely {place_of(at, first)} made it: it {first.says}; {first.make}.", *said]

@@ -12,7 +12,7 @@ import pytest
 from pytracer.analyze.evidence.failing.explained import explained
 from pytracer.decode.types.snapshot import CallSite, Moment, Storage
 from pytracer.decode.types.snapshot import PythonFrame as Frame
-from pytracer.report.job import ExceptionReport, PythonFrame, VariableReport
+from pytracer.report.job import ExceptionReport, PythonFrame, VariableReport, WarningReport
 
 SOURCE = """def update(policy, gain, old, a):
     gain = (gain - gain.mean()) / {spread}
@@ -41,8 +41,9 @@ def told(
     spread: str = "(gain.std() + 1e-5)",
     old: str = "old_prob",
     surrogate: str = "ratio * gain",
+    warned: tuple[tuple[int, str], ...] = (),
 ) -> Told:
-    """Of act(), with NaN weights. `storages`: epoch, line and bytes of what was allocated."""
+    """Of act(), with NaN weights. `storages`: epoch, line and bytes of what was allocated. `warned`: at these lines."""
     file = folder / "train.py"
     file.write_text(SOURCE.format(spread=spread, old=old, surrogate=surrogate), encoding="utf-8")
     made = tuple(
@@ -62,7 +63,9 @@ def told(
         VariableReport(name="parameters of policy", value="6 of 6 with nan"),
     ]
     message = "Expected parameter probs of distribution Categorical to satisfy Simplex(), but found: tensor([nan, nan])"
-    found = explained(snapshot, ExceptionReport(type="ValueError", message=message, variables=values), frames)
+    before = [WarningReport("RuntimeWarning", text, str(file), line) for line, text in warned]
+    report = ExceptionReport(type="ValueError", message=message, variables=values, warnings=before)
+    found = explained(snapshot, report, frames)
     assert found.failure is None, found.failure
     return Told(found.subject or "", found.words or "")
 
@@ -111,3 +114,24 @@ def test_spread_of_a_batch_is_likelier_than_the_log_of_a_probability(
 def test_nothing_is_likelier_where_other_causes_are_as_likely(more: dict[str, str], tmp_path: Path) -> None:
     """The log of what is no probability, or a spread that is 0 for one element."""
     assert "most likely" not in told(tmp_path, **more).subject
+
+
+def test_line_that_had_warned_is_the_likeliest_of_several(tmp_path: Path) -> None:
+    """The area is no probability, so that nothing else tells the two lines apart."""
+    assert told(tmp_path, old="area").subject.endswith("lines 2 and 3 can make it")
+    said = "divide by zero encountered in log"
+    found = told(tmp_path, old="area", warned=((3, said),))
+    assert "most likely line 3 made it: it takes the logs of `policy.pi(a)" in found.subject
+    assert found.words.index("Most likely line 3 made it") < found.words.index("Line 2 takes")
+
+
+def test_line_that_had_warned_is_looked_at_first_where_no_expression_is_known_to_make_it(tmp_path: Path) -> None:
+    """Not by a warning of something else, by one of a library, nor where many lines have warned."""
+    text = "std(): degrees of freedom is <= 0. Correction should be less. (Triggered internally at /pytorch/a.cpp:3.)"
+    found = told(tmp_path, spread="2", old="0 * a + 1", surrogate="gain", warned=((2, text),))
+    assert found.subject.endswith('; line 2 had warned before: "std(): degrees of freedom is <= 0"')
+    assert found.words.startswith("Look first at line 2, of which Python had warned. The weights")
+    many = tuple((line, text) for line in (2, 3, 4))
+    for warned in (((2, "the array is not writable"),), many):
+        found = told(tmp_path, spread="2", old="0 * a + 1", surrogate="gain", warned=warned)
+        assert "warned" not in found.subject + found.words
