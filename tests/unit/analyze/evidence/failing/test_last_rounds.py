@@ -96,7 +96,7 @@ def test_batch_of_one_is_known_by_the_memory_of_the_round(tmp_path: Path) -> Non
     ids=["nothing", "an earlier round", "two elements", "one storage", "a sum", "another type"],
 )
 def test_spread_of_a_batch_is_likelier_than_the_log_of_a_probability(
-    storages: tuple[tuple[int, int, int], ...], more: dict[str, str], tmp_path: Path
+    storages: tuple[tuple[int, int, int], ...], more: dict[str, Any], tmp_path: Path
 ) -> None:
     """Where the size of the last batch is not known; both logs of a line are one sentence."""
     found = told(tmp_path, *storages, **more)
