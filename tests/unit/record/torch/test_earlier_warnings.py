@@ -53,7 +53,8 @@ def test_warning_of_a_program_is_recorded_with_its_line_and_those_of_versions_ar
 
 def test_module_that_has_not_warned_and_a_damaged_registry_have_none(program: ModuleType) -> None:
     assert told(program) == []
-    for registry in ([], {3: True, ("text",): True, ("text", int, 4): True, ("text", UserWarning, "4"): True}):
+    damaged: object = {3: True, ("text",): True, ("text", int, 4): True, ("text", UserWarning, "4"): True}
+    for registry in (list[object](), damaged):
         vars(program)["__warningregistry__"] = registry
         assert told(program) == []
 

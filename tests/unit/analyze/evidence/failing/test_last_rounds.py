@@ -111,7 +111,7 @@ def test_spread_of_a_batch_is_likelier_than_the_log_of_a_probability(
 @pytest.mark.parametrize(
     "more", [{"old": "area"}, {"spread": "(gain.std(unbiased=False) + 1e-5)"}], ids=["no probability", "biased"]
 )
-def test_nothing_is_likelier_where_other_causes_are_as_likely(more: dict[str, str], tmp_path: Path) -> None:
+def test_nothing_is_likelier_where_other_causes_are_as_likely(more: dict[str, Any], tmp_path: Path) -> None:
     """The log of what is no probability, or a spread that is 0 for one element."""
     assert "most likely" not in told(tmp_path, **more).subject
 
