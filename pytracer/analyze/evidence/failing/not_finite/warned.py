@@ -39,6 +39,18 @@ class Warned(msgspec.Struct, frozen=True):
         return f'{self.place} had warned before: "{self.says}"'
 
 
+class WarnedHazard(msgspec.Struct, frozen=True):
+    """An expression that can make it, at a line that had warned."""
+
+    hazard: Hazard
+    warned: Warned
+
+    @property
+    def clause(self) -> str:
+        """`line 3, which had warned before ("divide by zero encountered in log"), takes the log of ...`."""
+        return f'{self.warned.place}, which had warned before ("{self.warned.says}"), {self.hazard.says}'
+
+
 def warned(at: FailingLine) -> list[Warned]:
     """The last ones of the program's own files, none where there are many."""
     found = [
@@ -51,11 +63,10 @@ def warned(at: FailingLine) -> list[Warned]:
     return [Warned(at.in_file(*key), *key, says) for key, says in last.items()] if len(last) <= _MOST else []
 
 
-def warned_hazard(at: FailingLine, found: Sequence[Hazard]) -> Hazard | None:
+def warned_hazard(at: FailingLine, found: Sequence[Hazard]) -> WarnedHazard | None:
     """The only one of several expressions whose line has warned."""
-    lines = [(item.file, item.line) for item in warned(at)]
-    of_warned = [item for item in found if any(_is_at(item, file, line) for file, line in lines)]
-    return of_warned[0] if len(of_warned) == 1 and len(found) > 1 else None
+    pairs = [WarnedHazard(item, of) for item in found for of in warned(at) if _is_at(item, of.file, of.line)]
+    return pairs[0] if len(pairs) == 1 and len(found) > 1 else None
 
 
 def with_warned(at: FailingLine, found: tuple[str, str] | None) -> tuple[str, str] | None:

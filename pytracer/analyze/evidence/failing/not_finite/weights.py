@@ -246,7 +246,10 @@ def hazard_subject(at: FailingLine, found: Sequence[Hazard]) -> str:
         return ""
     if len(found) == 1:
         return f"; {place_of(at, found[0])} {found[0].says}{found[0].since}"
-    first = warned_hazard(at, found) or likeliest(found)
+    told = warned_hazard(at, found)
+    if told is not None:
+        return f"; {told.clause}"
+    first = likeliest(found)
     if first is not None:
         return f"; most likely {place_of(at, first)} made it: it {first.says}"
     if len(_places(at, found)) == 1:
@@ -269,9 +272,12 @@ def hazard_advice(at: FailingLine, found: Sequence[Hazard]) -> str:
     """A sentence for each: what the line does, and what to write there."""
     if not found or len(found) > MOST_LINES:
         return ""
-    first = warned_hazard(at, found) or likeliest(found)
+    told = warned_hazard(at, found)
+    first = told.hazard if told is not None else likeliest(found)
     said = [f"{place_of(at, item)} {item.says}{proof(at, item)}: {item.make}." for item in found if item is not first]
-    if first is not None:
+    if told is not None:
+        said = [f"Look first at {told.clause}; {told.hazard.make}.", *said]
+    elif first is not None:
         said = [f"Most likely {place_of(at, first)} made it: it {first.says}; {first.make}.", *said]
     return " ".join(f"L{text[1:]}" if text.startswith("line ") else text for text in said)
 

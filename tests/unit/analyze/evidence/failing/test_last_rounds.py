@@ -116,13 +116,14 @@ def test_nothing_is_likelier_where_other_causes_are_as_likely(more: dict[str, An
     assert "most likely" not in told(tmp_path, **more).subject
 
 
-def test_line_that_had_warned_is_the_likeliest_of_several(tmp_path: Path) -> None:
+def test_line_that_had_warned_comes_first_of_several(tmp_path: Path) -> None:
     """The area is no probability, so that nothing else tells the two lines apart."""
     assert told(tmp_path, old="area").subject.endswith("lines 2 and 3 can make it")
     said = "divide by zero encountered in log"
     found = told(tmp_path, old="area", warned=((3, said),))
-    assert "most likely line 3 made it: it takes the logs of `policy.pi(a)" in found.subject
-    assert found.words.index("Most likely line 3 made it") < found.words.index("Line 2 takes")
+    told_of = f'line 3, which had warned before ("{said}"), takes the logs of `policy.pi(a)'
+    assert f"; {told_of}" in found.subject and "line 2" not in found.subject
+    assert found.words.index(f"Look first at {told_of}") < found.words.index("Line 2 takes")
 
 
 def test_line_that_had_warned_is_looked_at_first_where_no_expression_is_known_to_make_it(tmp_path: Path) -> None:
