@@ -8,6 +8,7 @@ decides in between (another condition, an `else`, an `except`), or as well (`or`
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Iterator, Sequence
 
 import msgspec
@@ -36,6 +37,7 @@ from pytracer.report.job import Evidence, PythonFrame
 _PARSES = frozenset({"parse_args", "parse_known_args", "parse_intermixed_args"})
 _QUOTED, _PEAKS = 40, 4
 _LAUNCHER_BYTES = 256 << 20
+_BEFORE_TICKS, _BEHIND_TICKS = 10, 100  # of the kernel's clock, 10 ms each
 _LIMIT = "That is a limit of memory:"
 _TO_BYTES = Pattern(r"2\*\*[23]0|1024\*\*[23]|1024\*1024|1<<[23]0|1048576|1000\*\*[23]|1000\*1000|1e[69]|1000000")
 _FREE = "It watches free memory:"
@@ -148,14 +150,33 @@ def most_memory(job: JobView, view: ProcessView) -> int | None:
     """The most bytes that it had in RAM, as the kernel counted for whoever reaped it; None where that is not known.
 
     The count survives exec: of a child that was started so it may be its parent's (Linux: setmax_mm_hiwater_rss() in
-    fs/exec.c), and what reaped the child has it as well. So only of a forked process, and of one that the launcher
-    started, where it is more than that one ever needs.
+    fs/exec.c), and what reaped the child has it as well. So only of a forked process; of one that the launcher
+    started, where it is more than that one ever needs; and of one that had more than a sibling which the same parent
+    started then or right after it.
     """
     snapshot, usage = view.process.snapshot, view.process.usage
     was_forked = any(fact.mono_ns < snapshot.created_mono_ns for fact in snapshot.facts)  # and no exec() since
     by_launcher = any(item.child_pid == snapshot.pid for item in job.job.launchers)
     more = by_launcher and usage is not None and (usage.maxrss or 0) >= _LAUNCHER_BYTES
-    return usage.maxrss or None if usage is not None and (was_forked or more) else None
+    if usage is None or not usage.maxrss:
+        return None
+    return usage.maxrss if was_forked or more or _least_of_siblings(job, view) < usage.maxrss else None
+
+
+def _least_of_siblings(job: JobView, view: ProcessView) -> float:
+    """The least peak of what its parent started at its time: it has the parent's memory of then, too."""
+    parent, own = parent_of(job, view), view.process.snapshot
+    return min(
+        (
+            item.process.usage.maxrss
+            for item in job.views
+            if item is not view and parent is not None and parent_of(job, item) is parent
+            if item.process.usage is not None and item.process.usage.maxrss
+            if item.process.snapshot.start_ticks and own.start_ticks
+            if -_BEFORE_TICKS <= item.process.snapshot.start_ticks - own.start_ticks <= _BEHIND_TICKS
+        ),
+        default=math.inf,
+    )
 
 
 def peak_evidence(job: JobView, view: ProcessView) -> tuple[Evidence, ...]:

@@ -121,8 +121,11 @@ def _passed(back: Slice, snapshot: Snapshot, word: ast.expr, spot: Spot) -> tupl
 
 
 def option_of(back: Slice, node: ast.expr, spot: Spot) -> str | None:
-    """`--mem`, of `args.mem`."""
-    made = back.made(node, spot, calls=True).node
+    """`--mem`, of `args.mem`, and of what turns it into bytes, `args.mem * 2**20`."""
+    found = back.made(node, spot, calls=True)
+    if isinstance(found.node, ast.BinOp) and isinstance(found.node.right, (ast.Constant, ast.BinOp)):
+        found = back.made(found.node.left, found.spot, calls=True)
+    made = found.node
     if not isinstance(made, ast.Call) or called_name(made) != "add_argument":
         return None
     names = [item.value for item in made.args if isinstance(item, ast.Constant) and isinstance(item.value, str)]

@@ -14,6 +14,7 @@ _LONGEST = 44
 _SMALL = 1 << 16
 _MOST_SHIFT = 40
 _SMALL_POWER = 4
+_UNIT, _UNIT_POWER = 1024, 40  # 2**20, 10**9
 
 
 def source(node: ast.AST) -> str:
@@ -84,6 +85,7 @@ def computed(operation: ast.operator, left: int, right: int) -> int | None:
     if isinstance(operation, ast.LShift):
         return left << right if 0 <= right <= _MOST_SHIFT else None
     small = isinstance(operation, ast.Pow) and abs(left) < _SMALL and 0 <= right <= _SMALL_POWER
+    small |= isinstance(operation, ast.Pow) and abs(left) <= _UNIT and 0 <= right <= _UNIT_POWER
     return int(left**right) if small else None
 
 

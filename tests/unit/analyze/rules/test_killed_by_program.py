@@ -21,7 +21,7 @@ WATCH = """def murder_stale(self):
 """
 
 
-def killed(run: Path, source: str, line: int = 3, outer: int | None = None) -> Report:
+def killed(run: Path, source: str, line: int = 3, outer: int | None = None, method: str = "murder_stale") -> Report:
     """By its parent, at a line of this program; `outer`: the line of its module that called the function."""
     script = str(s.program_in(run, source))
     parent, child = Box(pid=101, ppid=99).at(500), Box(pid=102, ppid=101).at(500).mark("begin")
@@ -31,7 +31,7 @@ def killed(run: Path, source: str, line: int = 3, outer: int | None = None) -> R
     def noting(process: Process) -> Process:
         if process.snapshot.pid != 101:
             return process
-        frame = PythonFrame("murder_stale" if outer is None else "account", script, line)
+        frame = PythonFrame(method if outer is None else "account", script, line)
         at = child.created_ns + 800 * MS
         frames = (frame,) if outer is None else (frame, PythonFrame("<module>", script, outer))
         send = SignalSend(9, 102, False, 0, child.start_ticks, "R", 101, at, frames)
@@ -276,6 +276,57 @@ def test_peak_of_what_was_started_by_exec_is_its_parents(forked: bool, run: Path
     report = build_report(replace(job, processes=tuple(processes)))
     assert "That is a limit of memory" in advice(report)
     assert ("it had used up to 80.0 MiB of memory, shared pages included" in summary(report)) == forked
+
+
+@pytest.mark.parametrize(("first", "sibling", "known"), [(100, 60, True), (100, 120, False), (400, 60, False)])
+def test_peak_over_that_of_a_sibling_of_the_same_time_is_its_own(
+    first: int, sibling: int, known: bool, run: Path
+) -> None:
+    """What the parent had when it started them is in both; not where the sibling had more, or is older."""
+    script = str(s.program_in(run, WATCH.replace("time.monotonic() - self.beat.value", "rss_of(self.worker).rss")))
+    parent = Box(pid=101, ppid=99).at(500).versions(python="3.12")
+    child = Box(pid=102, ppid=101).at(500).mark("begin")
+    other = Box(pid=103, ppid=101).at(500).mark("begin")
+    at = child.created_ns + 1 * MS
+    job = s.load(run, parent.at(900).wait(102, signal=9).wait(103, exit_code=0).exit(1), child, other.exit(0))
+    frames = (PythonFrame("murder_stale", script, 3),)
+    send = SignalSend(9, 102, False, 0, first + 5, "R", 101, at, frames)
+    ticks, peaks = {101: 1, 102: first + 5, 103: 106}, {102: 100 << 20, 103: sibling << 20}
+    processes = []
+    for item in job.processes:
+        pid = item.snapshot.pid
+        sends = (send,) if pid == 101 else ()
+        usage = replace(item.usage, maxrss=peaks[pid]) if pid in peaks and item.usage is not None else item.usage
+        processes.append(
+            replace(item, usage=usage, snapshot=replace(item.snapshot, sends=sends, start_ticks=ticks[pid]))
+        )
+    report = build_report(replace(job, processes=tuple(processes)))
+    assert ("it had used up to 100.0 MiB of memory" in summary(report)) == known
+
+
+HELD = """import argparse
+class JobLimit(threading.Thread):
+    def __init__(self, limit_mb):
+        super().__init__(daemon=True)
+        self.limit = limit_mb * 2 ** 20
+    def run(self):
+        for child in mp.active_children():
+            if psutil.Process(child.pid).memory_info().rss > self.limit:
+                os.kill(child.pid, 9)
+parser = argparse.ArgumentParser()
+parser.add_argument('--mem', type=int, default=640)
+args = parser.parse_args()
+JobLimit(args.mem).start()
+{more}
+"""
+
+
+@pytest.mark.parametrize(("more", "known"), [("pass", True), ("JobLimit(7).start()", False)])
+def test_limit_that_an_object_keeps_is_followed_to_its_option(more: str, known: bool, run: Path) -> None:
+    """Where one line alone makes such an object."""
+    report = killed(run, HELD.format(more=more), 9, method="JobLimit.run")
+    assert ("holds (line 8, `self.limit` is 640.0 MiB)" in summary(report)) == known
+    assert ("raise the limit, `--mem` (640.0 MiB)" in advice(report)) == known
 
 
 AGENT = """
