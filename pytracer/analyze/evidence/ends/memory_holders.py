@@ -227,6 +227,12 @@ def holder_evidence(job: JobView, view: ProcessView) -> Iterator[Evidence]:
         yield _evidence(other, found, 1)
 
 
+def own_evidence(view: ProcessView) -> Evidence | None:
+    """What the process itself held, where that is worth a look."""
+    found = holdings(view)
+    return _evidence(view, found, _SITES) if _total(found) >= _WORTH_A_LOOK else None
+
+
 def _total(found: Sequence[Holding]) -> int:
     return sum(item.nbytes for item in found)
 

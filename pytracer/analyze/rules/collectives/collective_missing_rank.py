@@ -32,6 +32,7 @@ from pytracer.analyze.collectives.absent_ranks import (
     last_seen,
     paired_before,
 )
+from pytracer.analyze.collectives.between_calls import between_calls
 from pytracer.analyze.collectives.call_sites import calls_by_site, site_of
 from pytracer.analyze.collectives.common_calls import CommonCall, common_call
 from pytracer.analyze.collectives.description import place_of, span_words
@@ -209,6 +210,9 @@ def _advice(job: JobView, item: Absence, ranks: str) -> str:
         return waits.advice
     if len(frames) == 1 and frames[0] is not None and item.fate == "late":
         return _late_advice(job, item, frames[0], ranks)
+    between = between_calls(job, item.views[0]) if len(item.views) == 1 and item.fate == "dead" else None
+    if between is not None:
+        return f"Look at what {ranks} did {between.place}."
     return f"Look at what {ranks} did after {'its' if len(item.ranks) == 1 else 'their'} last collective."
 
 

@@ -7,6 +7,9 @@ before the job starts and after it ended.
 Why it happens: the processes of a memory cgroup (a container, a Slurm step) reached its limit, or the machine ran out
 of memory. The largest process is ended, which need not be the one that grew.
 
+Of a rank that was killed between two collectives of one function, the lines between them are named, and those that
+make new arrays.
+
 What to do: see what held the memory; use fewer or smaller DataLoader workers and batches, or raise the limit.
 
 How it can be wrong: the machine's counter alone may refer to any process, so it is at most *likely*. When more
@@ -18,6 +21,7 @@ from __future__ import annotations
 
 from pytracer._patterns import Pattern
 from pytracer._text import size_words
+from pytracer.analyze.collectives.between_calls import between_calls
 from pytracer.analyze.evidence.ends.memory_holders import holder_advice, holder_evidence
 from pytracer.analyze.evidence.ends.oom import OomTrace, killed_by_sigkill, oom_trace
 from pytracer.analyze.evidence.ends.sigkill import elimination, other_candidates
@@ -64,19 +68,26 @@ class OomKill:
         """See Rule."""
         view = judgement.views[0]
         ended, cache = _ENDED[judgement.confidence], worker_cache(job, view)
+        between = between_calls(job, view)
+        was = f"; {between.words}" if between is not None else ""
+        there = f" {between.advice}" if between is not None and between.advice is not None else ""
         return Description(
             f"{introduction(judgement.views)}{_worker_words(job, view)} {ended} by the kernel's OOM killer"
-            f"{_limit_words(judgement.found)}{f'; {cache.words}' if cache is not None else ''}.",
+            f"{_limit_words(judgement.found)}{f'; {cache.words}' if cache is not None else ''}{was}.",
             [
                 *holder_evidence(job, view),
+                between.evidence if between is not None else None,
                 *elimination(job, view, judgement.found),
                 python_evidence(view),
                 collective_evidence(judgement.views),
             ],
             cache.advice(None)
             if cache is not None
-            else _ADVICE.format(_WITH_LOADER if _has_loader(job) else _WITHOUT_LOADER) + holder_advice(view),
-            [None if judgement.confidence == "certain" else "the kernel's own word that it ended this process"],
+            else _ADVICE.format(_WITH_LOADER if _has_loader(job) else _WITHOUT_LOADER) + holder_advice(view) + there,
+            [
+                None if judgement.confidence == "certain" else "the kernel's own word that it ended this process",
+                between.missing if between is not None else None,
+            ],
         )
 
 

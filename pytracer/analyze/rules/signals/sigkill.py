@@ -24,6 +24,9 @@ So is that of a child which the program starts with a text as its program (`pyth
 named, and the option by which the limit is passed. Arrays that are larger than such a limit, and take memory as they
 are filled (`np.empty((capacity, 84, 84))`), are named where the program came past the line that makes them.
 
+Of a rank that was killed between two collectives, the lines between them are named, where its function always comes
+from the one to the other, in which another rank was; of a limit of memory, the new arrays that are made there.
+
 A parent that raised subprocess.TimeoutExpired has killed the child that it waited for. The launcher notes what it
 killed after --hang-action kill, and why it ended the job.
 
@@ -34,16 +37,24 @@ kill().
 How it can be wrong: SIGKILL leaves no trace in the process and carries no sender. A sender is certain when it is the
 only recorded one, and the process was alive and the same by its start time; a signal to a process group is at most
 *likely*, since membership changes; programs that make the system call themselves note nothing. Where the OOM killer is
-refuted by its own counters, another process sent it: that is certain, which one is not.
+refuted by its own counters, another process sent it: that is certain, which one is not. A rank may have left the
+lines between two collectives by an exception that a caller caught.
 """
 
 from __future__ import annotations
 
 from pytracer._patterns import Pattern
 from pytracer._text import capital, uncapital
+from pytracer.analyze.collectives.between_calls import between_calls
 from pytracer.analyze.evidence.ends.keeping_lines import KeepingLine
 from pytracer.analyze.evidence.ends.kill_reasons import asks_for_memory, kill_condition, reason_words
-from pytracer.analyze.evidence.ends.memory_holders import Holding, heavy_holding, holder_evidence, keeper
+from pytracer.analyze.evidence.ends.memory_holders import (
+    Holding,
+    heavy_holding,
+    holder_evidence,
+    keeper,
+    own_evidence,
+)
 from pytracer.analyze.evidence.ends.memory_limits import (
     MemoryLimit,
     memory_limit,
@@ -99,6 +110,7 @@ _HANG_ACTION = (
 _TIMES = Pattern(
     r"time_?out|monotonic\(|perf_counter\(|\btime\(|deadline|heart_?beat|elapsed|\bstale|_seconds\b|_secs?\b"
 )
+_REST = "what the rest of its memory was: what torch does not allocate (NumPy arrays, libraries) is not recorded"
 _FIND_OUT = "Find out why that process sent the signal."
 _BLAMELESS = "The killed process itself did nothing wrong."
 
@@ -140,12 +152,14 @@ class Sigkill:
         lost = lost_task(job, view)
         refuted = trace is not None and trace.excluded
         cache = worker_cache(job, view) if held is None and not refuted else None
+        between = between_calls(job, view)
         but = ", and not by the kernel's OOM killer" if refuted else ""
         return Description(
             f"{introduction(judgement.views)} was ended by SIGKILL{but}{_held_words(held, keeps)}{_lost_words(lost)}.",
             [
                 *elimination(job, view, trace),
                 *(holder_evidence(job, view) if held else ()),
+                between.evidence if between is not None else None,
                 python_evidence(view),
                 collective_evidence(judgement.views),
             ],
@@ -156,6 +170,7 @@ class Sigkill:
             [
                 "who sent SIGKILL: it leaves no trace in the process and carries no sender",
                 None if refuted else "proof for or against the OOM killer: see what was not readable",
+                between.missing if between is not None else None,
             ],
         )
 
@@ -300,6 +315,12 @@ def _describe_sender(job: JobView, judgement: Judgement[OomTrace | None]) -> Des
     if group is not None:
         words, first, blameless = f"{words}{group.words}", group.advice, None
     holds, keeping, kept = _memory(job, view, limit)
+    between, own = between_calls(job, view), None
+    if between is not None:
+        holds = f"{holds}; {between.words}"
+        own = own_evidence(view) if of_memory and heavy_holding(view) is None else None
+        kept = (*kept, own, between.evidence)
+        keeping = between.advice if keeping is None and of_memory else keeping
     return Description(
         f"{introduction(judgement.views)} {words}{holds}.",
         [
@@ -313,6 +334,8 @@ def _describe_sender(job: JobView, judgement: Judgement[OomTrace | None]) -> Des
         [
             "which of them ended it: each may have" if many else None,
             "whether it was in that process group" if not sure and not many and view.senders[0].send.to_group else None,
+            between.missing if between is not None else None,
+            _REST if own is not None else None,
         ],
         behind=group.behind if group is not None else None,
     )
