@@ -42,6 +42,7 @@ class Seen:
     address_space: int | None = None
     cpu_seconds: float | None = None
     limits: dict[str, list[int | None]] | None = None  # soft and hard; of those that end or refuse at once
+    first_limits: dict[str, list[int | None]] | None = None  # when it was first seen, where it has others since
     cgroup: str | None = None
     gone_mono_ns: int | None = None
     exit_code: int | None = None
@@ -49,10 +50,11 @@ class Seen:
     how: str | None = None
     command: list[str] | None = None
     looks_gone: int = 0
+    limits_known: bool = False
 
     def as_dict(self) -> JsonObject:
         """For run.json."""
-        private = ("descriptor", "looks_gone")
+        private = ("descriptor", "looks_gone", "limits_known")
         return {name: value for name, value in vars(self).items() if name not in private and value is not None}
 
     def ended(self, status: int, how: str) -> None:
@@ -146,7 +148,9 @@ def _note_limits(seen: Seen) -> None:
             row = next((row[len(title) :].split() for row in rows if row.startswith(title)), ["unlimited"] * 2)
             if row[:2] != ["unlimited"] * 2:
                 found[name] = [None if word == "unlimited" else int(word) for word in row[:2]]
-        seen.limits = found or None
+        if seen.limits_known and seen.first_limits is None and found != (seen.limits or {}):
+            seen.first_limits = seen.limits or {}
+        seen.limits, seen.limits_known = found or None, True
     except (OSError, ValueError, IndexError):
         return
 

@@ -80,7 +80,8 @@ class SeenProcess:
     """A traced process, and the moments between which it ended. `how`: "pidfd", "zombie" or "reaped".
 
     `address_space`, `cpu_seconds`: when it was last seen alive. `limits`: soft and hard, None for none, of "cpu
-    seconds", "file size", "data" and "address space"; only those that are set.
+    seconds", "file size", "data" and "address space"; only those that are set. `first_limits`: those that it had
+    when it was first seen, where it has others since.
     """
 
     pid: int
@@ -94,6 +95,7 @@ class SeenProcess:
     address_space: Amount | None = None
     cpu_seconds: Amount | None = None
     limits: dict[str, tuple[Amount | None, Amount | None]] | None = None
+    first_limits: dict[str, tuple[Amount | None, Amount | None]] | None = None
     cgroup: str | None = None
     exit_code: int | None = None
     signal: int | None = None

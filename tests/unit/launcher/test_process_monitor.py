@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -81,6 +82,24 @@ def test_killed_process_whose_memory_is_still_being_freed_did_not_outlive_the_jo
     assert found[killed.pid].get("signal") == signal.SIGKILL
     assert "gone_mono_ns" not in found[living.pid]
     assert took < process_monitor._DYING_SECONDS
+
+
+@pytest.mark.parametrize("sets", [True, False])
+def test_limit_that_a_process_got_while_it_was_watched_is_known(sets: bool, run: Run) -> None:
+    """The limits that it had at first are noted as well; the look-alike keeps those that it was started with."""
+    with subprocess.Popen(SLEEPER) as process:
+        box_of(run, process)
+        watched = Watch(run, lambda: None)
+        watched.look()
+        _, hard = resource.prlimit(process.pid, resource.RLIMIT_CPU)
+        if sets:
+            resource.prlimit(process.pid, resource.RLIMIT_CPU, (3600, hard))
+        watched.look()
+        watched.look()
+        process.kill()
+    (found,) = seen(watched)
+    assert (found.get("first_limits") is not None) is sets
+    assert ((found.get("limits") or {}).get("cpu seconds") == [3600, None if hard < 0 else hard]) is sets
 
 
 @needs_exit_by_pidfd
