@@ -1,4 +1,7 @@
-"""The line of the program that sets a limit: its only `resource.setrlimit(resource.RLIMIT_AS, ...)`, or the last."""
+"""The line of the program that sets a limit: its only `resource.setrlimit(resource.RLIMIT_AS, ...)`, or the last.
+
+Or the one that sets it by a table: `for name, value in LIMITS.items(): resource.setrlimit(KINDS[name], ...)`.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,14 @@ import msgspec
 
 from pytracer._text import shortened
 from pytracer.analyze.evidence.limits.numbers import ADDRESS_SPACE, CPU, DATA, FILE_SIZE, FILES, STACK, USER_THREADS
+from pytracer.analyze.evidence.limits.tables import Tabled, tabled
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.constants import constant_number
 from pytracer.analyze.evidence.syntax.names import last_name
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes, scope_of, spans_body
-from pytracer.analyze.naming import line_in
+from pytracer.analyze.naming import LineWords, line_in
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import PythonFrame
@@ -29,10 +33,33 @@ _INFINITY = "INFINITY"
 
 
 class Setter(msgspec.Struct, frozen=True):
-    """`place`: `line 50`, or `worker.py:12` in another file than that of the stack's innermost frame."""
+    """`place`: `line 50`, or `worker.py:12` in another file than that of the stack's innermost frame.
 
-    place: str
+    `sure`: whether it sets that limit when it runs; otherwise it sets one of several, of which that is one.
+    """
+
+    place: LineWords
     text: str
+    sure: bool = True
+
+    @property
+    def frame(self) -> PythonFrame:
+        """For the lines of code that are shown."""
+        return PythonFrame(file=self.place.file, line=self.place.line)
+
+    @property
+    def words(self) -> str:
+        """`line 50`, `perhaps set at line 50`."""
+        return self.place if self.sure else f"perhaps set at {self.place}"
+
+
+class _Call(msgspec.Struct, frozen=True):
+    """`table`: by which it sets that limit; None where it names the limit itself."""
+
+    file: str
+    call: ast.Call
+    tree: ast.Module
+    table: Tabled | None = None
 
 
 def setter_of(
@@ -43,16 +70,26 @@ def setter_of(
     `limit`: the number; None where it is not known: any that is one.
     `here`: the file that the sentence names; None where it names none.
     """
+    found = possible_setter(snapshot, frames, name, limit, here)
+    return found if found is not None and found.sure else None
+
+
+def possible_setter(
+    snapshot: Snapshot, frames: Sequence[PythonFrame], name: str, limit: int | None, here: str | None
+) -> Setter | None:
+    """Also one that sets one of several limits, where no other line sets that one."""
     found = _calls(snapshot, frames, name)
-    if len(found) != 1:
+    surely = [item for item in found if item.table is None or item.table.sure]
+    chosen = surely or found
+    if len(chosen) != 1:
         return None
-    file, call, tree = found[0]
-    numbers = [constant_number(part, tree) for part in _parts(call.args[-1])]
+    call, tree, table = chosen[0].call, chosen[0].tree, chosen[0].table
+    numbers = [constant_number(part, tree) for part in _parts(call.args[-1])] if table is None else [table.number]
     if numbers and None not in numbers and limit is not None and limit not in numbers:
         return None
     if limit is None and _INFINITY in ast.unparse(call):
         return None
-    return _setter(file, call, here)
+    return _setter(chosen[0].file, call, here, sure=table is None or table.sure)
 
 
 def setter_before(
@@ -68,10 +105,11 @@ def setter_before(
         return None
     scope, found = scope_of(tree, frame.line), _calls(snapshot, stack, name)
     if isinstance(scope, ast.Module) or any(
-        file != frame.file or scope_of(other, call.lineno) is not scope for file, call, other in found
+        item.file != frame.file or item.table is not None or scope_of(item.tree, item.call.lineno) is not scope
+        for item in found
     ):
         return None
-    before = [call for _, call, _ in found if call.lineno < frame.line]
+    before = [item.call for item in found if item.call.lineno < frame.line]
     if len(before) != 1 or _INFINITY in ast.unparse(before[0]) or not _ran(scope, before[0], frame.line):
         return None
     soft = next(iter(_parts(before[0].args[-1])))
@@ -89,20 +127,23 @@ def _ran(scope: Scope, call: ast.Call, line: int) -> bool:
     return False
 
 
-def _setter(file: str, call: ast.Call, here: str | None) -> Setter:
-    return Setter(line_in(file, call.lineno, here), shortened(ast.unparse(call), _QUOTED))
+def _setter(file: str, call: ast.Call, here: str | None, *, sure: bool = True) -> Setter:
+    return Setter(line_in(file, call.lineno, here), shortened(ast.unparse(call), _QUOTED), sure)
 
 
-def _calls(snapshot: Snapshot, frames: Sequence[PythonFrame], name: str) -> list[tuple[str, ast.Call, ast.Module]]:
-    """Each line of the program that sets that limit."""
+def _calls(snapshot: Snapshot, frames: Sequence[PythonFrame], name: str) -> list[_Call]:
+    """Each line of the program that sets that limit, or may."""
     resource = RESOURCES.get(name)
-    found: list[tuple[str, ast.Call, ast.Module]] = []
-    for file, tree in program_files(snapshot, frames).items() if resource is not None else ():
+    files = program_files(snapshot, frames) if resource is not None else {}
+    found: list[_Call] = []
+    for file, tree in files.items() if resource is not None else ():
         for item in nodes_of(tree):
             if not isinstance(item, ast.Call) or called_name(item) not in ("setrlimit", "prlimit"):
                 continue
             if any(last_name(part) == resource for part in item.args):
-                found.append((file, item, tree))
+                found.append(_Call(file, item, tree))
+            elif resource is not None and (table := tabled(item, tree, files.values(), resource)) is not None:
+                found.append(_Call(file, item, tree, table))
     return found
 
 
