@@ -89,6 +89,8 @@ def _of_finding(answer: Advice, report: r.Report, verdict: r.Verdict, finding: r
         if host is None:
             return _as(answer, "UNKNOWN", "suspected-hardware")
         return _as(answer, "RESTART_ELSEWHERE", "suspected-hardware", "possible", nodes=[host])
+    if verdict.class_ == "resource-limit":  # the next run has the same limit
+        return _as(answer, "UNKNOWN", "undecided")
     if verdict.class_ == "external-kill" or finding.id in OUTSIDE:
         return _as(answer, "RESTART", "outside", "likely" if certain else "possible")
     if finding.id in NETWORK:

@@ -21,7 +21,10 @@ from pytracer.analyze.view import ProcessView
 from pytracer.report.job import CodeLine, PythonFrame
 
 # Where the process was, or where damage was found, is not where it went wrong.
-_ELSEWHERE = ("external-kill", "oom-kill", "heap-corruption", "cuda-error", "hang", "clean", "recovered", "unknown")
+_ELSEWHERE = (
+    *("external-kill", "oom-kill", "resource-limit", "heap-corruption", "cuda-error"),
+    *("hang", "clean", "recovered", "unknown"),
+)
 _MOST_MADE = 2
 _UNKNOWN = Behind(names=None)
 _UNEQUAL = Behind(names=None, sizes=True)  # what ranks pass to a collective

@@ -28,7 +28,7 @@ _PYTHON_FRAMES = 5
 _NATIVE_FRAMES = 4
 _MESSAGE = 100
 # Ended from outside, or by the kernel: the stack is where it was, not why it died.
-_FROM_OUTSIDE = ("external-kill", "oom-kill", "clean", "recovered")
+_FROM_OUTSIDE = ("external-kill", "oom-kill", "resource-limit", "clean", "recovered")
 # Each rank ends in its own way: a time-out here, a closed connection there. What they disagreed on is the cause.
 _OF_RANKS = ("collective-mismatch", "missing-rank", "hang")
 # What these quote are names in the program, which are the cause; what others quote may be data.

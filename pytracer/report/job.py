@@ -83,6 +83,7 @@ VerdictClass = Literal[
     "oom-kill",
     "external-kill",
     "timer",
+    "resource-limit",
     "python-exception",
     "exit",
     "collective-mismatch",

@@ -27,7 +27,7 @@ _COLLECTIVE_RULES = (
 _COMPILED_IMAGE = "torchinductor_"
 _COMPILER_FILES = ("/torch/_dynamo/", "/torch/_inductor/", "/torch/_functorch/", "torchinductor_", "<eval_with_key>")
 _UNEXPLAINED = ("wild-pointer", "heap-corruption", "unknown")
-_FROM_OUTSIDE = ("external-kill", "oom-kill", "shm-exhausted", "disk-full")
+_FROM_OUTSIDE = ("external-kill", "oom-kill", "resource-limit", "shm-exhausted", "disk-full")
 
 
 class Suspect(msgspec.Struct, frozen=True):

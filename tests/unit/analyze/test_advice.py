@@ -133,6 +133,12 @@ def test_job_that_was_ended_from_outside_may_start_again() -> None:
     assert _said(advise(_report("other-death", "likely", cls="external-kill")))[0] == "RESTART"
 
 
+def test_job_that_reached_a_limit_of_its_own_has_it_again() -> None:
+    """The next run has the same limit; whether it comes further depends on the program."""
+    assert _said(advise(_report("other-death", cls="resource-limit")))[:2] == ("UNKNOWN", "undecided")
+    assert _said(advise(_report("sigkill", "likely", cls="resource-limit")))[:2] == ("UNKNOWN", "undecided")
+
+
 def test_code_error_stops_and_an_error_of_data_does_not() -> None:
     """NameError is raised again by any input."""
     named = [r.Fact(kind="exception", exception="NameError")]

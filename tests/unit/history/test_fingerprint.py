@@ -150,8 +150,9 @@ def test_function_that_the_program_called_tells_two_errors_of_one_function_apart
 
 def test_place_of_a_process_that_others_ended_does_not_matter() -> None:
     """It was only where the signal met it."""
-    out: dict[str, Any] = {"class_": "oom-kill", "rule": "oom-kill"}
-    assert fingerprint(crash(**out, function="a")) == fingerprint(crash(**out, function="b"))
+    for class_, rule in (("oom-kill", "oom-kill"), ("resource-limit", "other-death")):
+        out: dict[str, Any] = {"class_": class_, "rule": rule}
+        assert fingerprint(crash(**out, function="a")) == fingerprint(crash(**out, function="b"))
 
 
 def test_line_that_sent_the_signal_is_part_of_the_cause() -> None:

@@ -11,13 +11,14 @@ import os
 from collections.abc import Sequence
 
 import msgspec
+from msgspec import structs
 
 from pytracer._library_files import is_library_file
 from pytracer._patterns import Pattern
-from pytracer._text import size_words
+from pytracer._text import capital, size_words
 from pytracer.analyze.evidence.ends.oom import killed_by_sigkill, witness_of
 from pytracer.analyze.evidence.limits.numbers import ADDRESS_SPACE, CPU, FILE_SIZE, seen_numbers
-from pytracer.analyze.evidence.limits.setters import RESOURCES, Setter, setter_before, setter_of
+from pytracer.analyze.evidence.limits.setters import RESOURCES, Setter, possible_setter, setter_before, setter_of
 from pytracer.analyze.evidence.limits.slow_patterns import SlowPattern, slow_pattern
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name
@@ -35,6 +36,15 @@ from pytracer.report.job import PythonFrame
 _CORES = 64  # of the time since it was last seen
 _LEAST = 0.2  # of its limit, that it had used when it was last seen
 _MISSED = 0.3  # seconds, where the last count is exact
+ALL_THREADS = (
+    "It is the CPU time of all threads of the process together: a longer wall time does not help, and more threads use "
+    "it up sooner."
+)
+_CPU_ELSEWHERE = (
+    "`ulimit -t` in its shell; a batch system's limit, or the submitting shell's, which Slurm passes on without "
+    "--propagate=NONE"
+)
+_SIZE_ELSEWHERE = "`ulimit -f` in its shell, a batch system's limit"
 _SCRIPT = Pattern(r"\.py$")
 _POOL_CALLS = (
     "map", "imap", "imap_unordered", "starmap", "apply", "map_async", "starmap_async", "apply_async", "submit",
@@ -52,15 +62,13 @@ class CpuLimit(msgspec.Struct, frozen=True):
     @property
     def words(self) -> str:
         """`its limit of CPU time (RLIMIT_CPU, 3 s, line 15)`."""
-        set_by = f", {self.setter.place}" if self.setter is not None else ""
+        set_by = f", {self.setter.words}" if self.setter is not None else ""
         return f"its limit of CPU time (RLIMIT_CPU, {self.limit} s{set_by})"
 
     @property
     def change(self) -> str:
         """How to raise it."""
-        if self.setter is not None:
-            return f"raise that limit at {self.setter.place} (`{self.setter.text}`)"
-        return "raise that limit where the job is started (`ulimit -t` in its shell, the batch system's limit)"
+        return _raising(self.setter, "`ulimit -t` in its shell, the batch system's limit")
 
 
 def cpu_limit(job: JobView, view: ProcessView) -> CpuLimit | None:
@@ -77,18 +85,55 @@ def cpu_limit(job: JobView, view: ProcessView) -> CpuLimit | None:
         return None
     if seen.how == "zombie" and seen.cpu_seconds < hard - _MISSED:
         return None
-    return CpuLimit(hard, seen.cpu_seconds, _setter(job, view, CPU, hard))
+    return CpuLimit(hard, seen.cpu_seconds, _any_setter(job, view, CPU, hard))
 
 
-def limit_of_signal(job: JobView, view: ProcessView, signal: int) -> str | None:
-    """`RLIMIT_CPU, 5 s, line 9`, of SIGXCPU and SIGXFSZ."""
+class SignalLimit(msgspec.Struct, frozen=True):
+    """Of a process that the kernel ended by SIGXCPU or SIGXFSZ. `amount`: `10 s`; None where it is not known."""
+
+    name: str
+    amount: str | None
+    setter: Setter | None
+
+    @property
+    def words(self) -> str | None:
+        """`RLIMIT_CPU, 5 s, line 9`."""
+        if self.amount is None:
+            return None
+        set_by = f", {self.setter.words}" if self.setter is not None else ""
+        return f"{RESOURCES[self.name]}, {self.amount}{set_by}"
+
+    @property
+    def line(self) -> PythonFrame | None:
+        """That sets it."""
+        return self.setter.frame if self.setter is not None else None
+
+    @property
+    def advice(self) -> str:
+        """How to raise it, and what does not help."""
+        if self.name == CPU:
+            return f"{capital(_raising(self.setter, _CPU_ELSEWHERE))}, or end earlier. {ALL_THREADS}"
+        return f"{capital(_raising(self.setter, _SIZE_ELSEWHERE))}, or write smaller files."
+
+
+def limit_of_signal(job: JobView, view: ProcessView, signal: int) -> SignalLimit | None:
+    """None for other signals."""
     name = {SIGXCPU: CPU, SIGXFSZ: FILE_SIZE}.get(signal)
-    limit = seen_numbers(seen_of(job, view)).limit(name) if name is not None else None
-    if name is None or limit is None:
+    if name is None:
         return None
-    setter = _setter(job, view, name, limit)
+    limit = seen_numbers(seen_of(job, view)).limit(name)
+    if limit is None:
+        return SignalLimit(name, None, None)
     amount = f"{limit} s" if name == CPU else size_words(limit)
-    return f"{RESOURCES[name]}, {amount}{f', {setter.place}' if setter is not None else ''}"
+    return SignalLimit(name, amount, _any_setter(job, view, name, limit))
+
+
+def _raising(setter: Setter | None, elsewhere: str) -> str:
+    """`elsewhere`: how it is set before the program begins."""
+    if setter is None:
+        return f"raise that limit where the job is started ({elsewhere})"
+    at = f"at {setter.place} (`{setter.text}`)"
+    return f"raise that limit {at}{'' if setter.sure else f', or where the job is started ({elsewhere})'}"
 
 
 class FileLimit(msgspec.Struct, frozen=True):
@@ -202,6 +247,20 @@ def _setter(job: JobView, view: ProcessView, name: str, limit: int | None) -> Se
     """A process without a stack of its own, as one that was killed, has no file that its sentence names."""
     here = view.python_frame.file if view.python_frame is not None else None
     return setter_of(view.process.snapshot, _frames(job, view), name, limit, here)
+
+
+def _any_setter(job: JobView, view: ProcessView, name: str, limit: int) -> Setter | None:
+    """Also a line that sets one of several limits: surely this one, where the process got it after it had begun."""
+    here = view.python_frame.file if view.python_frame is not None else None
+    found = possible_setter(view.process.snapshot, _frames(job, view), name, limit, here)
+    return structs.replace(found, sure=True) if found is not None and _has_changed(seen_of(job, view), name) else found
+
+
+def _has_changed(seen: SeenProcess | None, name: str) -> bool:
+    """Whether a process has another limit than when it was first seen."""
+    if seen is None or seen.first_limits is None:
+        return False
+    return seen.first_limits.get(name) != (seen.limits or {}).get(name)
 
 
 def _frames(job: JobView, view: ProcessView) -> Sequence[PythonFrame]:

@@ -2,7 +2,9 @@
 
 What: names how a process died when no cause was found: the signal or the exit status, who sent it, what is missing.
 A signal from outside gets its class, and its sender is named with its command line and its part in the job. One of the
-process's own timer (alarm(), setitimer()) gets the line that sets it, where one does. A Python
+process's own timer (alarm(), setitimer()) gets the line that sets it, where one does; so does SIGXCPU or SIGXFSZ of the
+kernel, at a limit of the process's own, the line that sets that limit (also by a table: `for name, value in
+LIMITS.items(): resource.setrlimit(KINDS[name], ...)`). A Python
 program that asked for its own end by SystemExit (sys.exit(), argparse) gets the line; if it was handling an exception
 then, that one is the cause, likely: the program decided so. One that was ended in a loop of the program, and had made
 no step and hardly a tensor for 5 s, may have stood still there: what the loop reads and its body changes shows why. So
@@ -128,17 +130,18 @@ _BY_DEFAULT: dict[int, tuple[VerdictClass, str, str]] = {
     SIGUSR1: ("external-kill", "for which it had no handler", _NOTICE.format("SIGUSR1", "USR1")),
     SIGUSR2: ("external-kill", "for which it had no handler", _NOTICE.format("SIGUSR2", "USR2")),
     SIGXCPU: (
-        "external-kill",
+        "resource-limit",
         "because it had used up its CPU time",
         "Raise the limit of CPU time (`ulimit -t`, a batch system's), or end earlier.",
     ),
     SIGXFSZ: (
-        "external-kill",
+        "resource-limit",
         "because a file would have become larger than allowed",
         "Raise the limit for the size of files (`ulimit -f`), or write smaller ones.",
     ),
     **dict.fromkeys(TIMERS, ("timer", "", "")),  # the words are those of evidence/ends/timers.py
 }
+_OF_LIMITS = (SIGXCPU, SIGXFSZ)  # the kernel sends them at a limit; a process may send them as well
 
 _How = Literal[
     "interrupted",
@@ -229,7 +232,9 @@ class OtherDeath:
         who = workers.subject(judgement.views) if workers is not None else introduction(judgement.views)
         own = group if group is not None else terminal
         behind = own.behind if own is not None else None
-        return Description(f"{who} {says}.", evidence, advice, [missing], behind=behind)
+        limit = limit_of_signal(job, view, fatal_signal(view) or 0) if judgement.found == "by-default" else None
+        line = limit.line if limit is not None else None
+        return Description(f"{who} {says}.", evidence, advice, [missing], line=line, behind=behind)
 
 
 def _judge(job: JobView, view: ProcessView) -> Judgement[_How]:
@@ -284,6 +289,8 @@ def _how(view: ProcessView) -> _How:
         return "sent-itself"
     if knows_sender(view):
         return "sent"
+    if fatal_signal(view) in _OF_LIMITS and sent is not None and sent.code != SI_KERNEL:
+        return "from-outside"
     if fatal_signal(view) in _BY_DEFAULT and view.crash is None:
         return "by-default"
     return "from-outside" if fatal_signal(view) in OUTSIDE else "unseen"
@@ -351,9 +358,11 @@ def _by_default(job: JobView, view: ProcessView, number: int, name: str) -> _Wor
     if number in TIMERS:
         why, advice = timer_words(view, number), timer_advice(view)
     limit = limit_of_signal(job, view, number)
-    why += f" ({limit})" if limit is not None else ""
+    if limit is not None:
+        why, advice = f"{why} ({limit.words})" if limit.words is not None else why, limit.advice
     missing = None if _by_kernel(view) else "who sent it: this signal is not recorded"
-    at = f" at {place_words(view.python_frame)}" if number in TIMERS and view.python_frame is not None else ""
+    of_kernel = number in TIMERS or limit is not None
+    at = f" at {place_words(view.python_frame)}" if of_kernel and view.python_frame is not None else ""
     return f"was ended by {name}{at}, {why}", advice, missing
 
 

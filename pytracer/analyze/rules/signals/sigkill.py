@@ -72,7 +72,7 @@ from pytracer.analyze.evidence.ends.signal_senders import chain_words, noted_evi
 from pytracer.analyze.evidence.ends.text_watches import started_text
 from pytracer.analyze.evidence.ends.timer_threads import timer_thread
 from pytracer.analyze.evidence.ends.worker_caches import worker_cache
-from pytracer.analyze.evidence.limits.ended import CpuLimit, LostTask, cpu_limit, lost_pattern, lost_task
+from pytracer.analyze.evidence.limits.ended import ALL_THREADS, CpuLimit, LostTask, cpu_limit, lost_pattern, lost_task
 from pytracer.analyze.evidence.limits.slow_patterns import SlowPattern
 from pytracer.analyze.evidence.phrases import collective_evidence, python_evidence
 from pytracer.analyze.evidence.waits.lost_lock import lost_lock
@@ -228,6 +228,7 @@ def _cpu_advice(cpu: CpuLimit, lost: LostTask | None, pattern: SlowPattern | Non
     notice = f" {lost.advice}" if lost is not None else ""
     if pattern is None:
         whole = " A pool's worker has that limit for all its tasks together." if lost is not None else ""
+        whole = whole or f" {ALL_THREADS}"
         return (
             f"Find out what took so much CPU time{of} (an endless loop, or an input for which it takes for ever), or "
             f"{cpu.change}.{whole}{notice}"
@@ -406,6 +407,10 @@ def _judge(job: JobView, view: ProcessView) -> Judgement[OomTrace | None]:
         return Judgement("external-kill", "certain" if sender_is_sure(view) else "likely", (view,), trace)
     if time_limit_of_parent(job, view) is not None:
         return Judgement("external-kill", "likely", (view,), trace)
+    if cpu_limit(job, view) is not None:
+        return Judgement(
+            "resource-limit", "likely" if trace is not None and trace.excluded else "possible", (view,), trace
+        )
     if trace is not None and trace.excluded:
         return Judgement("external-kill", "likely", (view,), trace)
     return Judgement("unknown", "unknown", (view,), trace)

@@ -238,7 +238,8 @@ def test_sighup_of_a_process_has_nothing_to_do_with_a_terminal(run: Path) -> Non
     [
         (10, "external-kill", "was ended by SIGUSR1, for which it had no handler"),
         (12, "external-kill", "was ended by SIGUSR2, for which it had no handler"),
-        (24, "external-kill", "was ended by SIGXCPU, because it had used up its CPU time"),
+        (24, "resource-limit", "was ended by SIGXCPU, because it had used up its CPU time"),
+        (25, "resource-limit", "was ended by SIGXFSZ, because a file would have become larger than allowed"),
         (14, "timer", "was ended by SIGALRM, the signal of a timer, for which no handler was installed when it came"),
         (34, "unknown", "died of SIGRTMIN"),
     ],
@@ -261,7 +262,7 @@ def test_limit_of_cpu_time_was_enforced_by_the_kernel(run: Path) -> None:
     victim.signal_seen(24, 0, code=SI_KERNEL)
     above = Box(pid=80, ppid=1, argv=["sh"]).at(950).wait(90, signal=24).exit(152)
     report = build_report(s.load(run, above, parent, victim))
-    assert verdict(report) == ("external-kill", "certain")
+    assert verdict(report) == ("resource-limit", "certain")
     assert [finding.id for finding in report.findings or []].count("other-death") == 1
     assert not any("not recorded" in item for finding in report.findings or [] for item in finding.missing or [])
 

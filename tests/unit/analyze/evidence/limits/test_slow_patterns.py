@@ -91,7 +91,7 @@ def test_worker_that_was_killed_at_its_cpu_time_is_told_the_pattern(pattern: str
     witness |= {"processes": [{**seen, "limits": {"cpu seconds": [3, 3]}}], "first_pid_namespace": True}
     root = Box(pid=90, ppid=80, argv=TIMEOUT).at(60_010).wait(101, signal=15).exit(124)
     report = build_report(s.load(run, root, main, worker, launcher={"witness": witness}))
-    assert verdict(report) == ("external-kill", "likely")
+    assert verdict(report) == ("resource-limit", "likely")
     assert ("probably in re.match() at train.py:3 in task" in summary(report)) is named
     assert "waits for its result at train.py:4" in summary(report)
     assert ("raise that limit" in advice(report)) is not named
