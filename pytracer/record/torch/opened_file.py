@@ -23,6 +23,7 @@ from pytracer._library_files import is_library_file
 from pytracer.blackbox.redaction import redact_text
 from pytracer.record.config import records_values
 from pytracer.record.torch.descriptors import chain, errno_of, message_of
+from pytracer.record.torch.open_writers import open_writers
 
 _GIVEN = ("name_or_buffer", "filename", "file", "fname", "path", "filepath", "filepath_or_buffer", "fp", "f", "stream")
 _READERS = re.compile(
@@ -39,7 +40,7 @@ _OF_FILES = re.compile(
     r"|allow_pickle|pickled data|No data left in file|as a pickle|magic string|cannot reshape array|corrupt|truncated"
     r"|ParserError|ScannerError|state_dict|read all data|fully written"
     r"|Can't get attribute|ended before the end|not a gzip|mmap length|unexpected pos \d|iostream error"
-    r"|[Uu]nable to (?:open|read)"
+    r"|[Uu]nable to (?:open|read)|mmap can only be used with files"
 )
 # Of a write that was refused.
 _NO_ROOM = re.compile(r"PytorchStreamWriter|unexpected pos \d|iostream error|file write failed|[Nn]o space left")
@@ -54,6 +55,7 @@ _HEAD_BYTES = 256  # a pointer of Git LFS has fewer
 _AWAY = (errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EHOSTDOWN, errno.ENOTCONN, errno.ENODEV, errno.EREMOTEIO)
 _LONGEST, _MOST_ENTRIES, _MOST_LOCALS, _MOST_NAMED = 1024, 1024, 64, 4
 _LIKE = 0.75
+_FRESH_S = 600  # a file that was changed longer ago is not being written
 _OF_LOADED = (KeyError, AttributeError)  # of what was loaded from a file: its name is enough
 _SUFFIX = re.compile(r"\w\.\w{1,12}$")
 _DIGITS = re.compile(r"\d+")
@@ -178,12 +180,22 @@ def _facts(path: str) -> dict[str, str]:
         return {"file kind": "folder", **_newest(path)}
     if not stat.S_ISREG(status.st_mode):
         return {}
-    facts = {"file size": str(status.st_size), "file age": str(max(0, int(time.time() - status.st_mtime)))}
+    age = max(0, int(time.time() - status.st_mtime))
+    facts = {"file size": str(status.st_size), "file age": str(age)}
     with contextlib.suppress(OSError):
         facts |= _kind(path, status.st_size)
     with contextlib.suppress(OSError):
         facts |= _before(path, status)
+    if age < _FRESH_S:
+        with contextlib.suppress(OSError, ValueError):
+            facts |= _written(path)
     return facts
+
+
+def _written(path: str) -> dict[str, str]:
+    """Which processes have it open for writing, itself perhaps among them."""
+    pids = open_writers(path)[:_MOST_NAMED]
+    return {"file written by": ",".join(map(str, pids))} if pids else {}
 
 
 def _room(path: str) -> dict[str, str]:

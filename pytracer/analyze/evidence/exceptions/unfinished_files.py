@@ -1,30 +1,32 @@
 """A file that was read while another process of the job was still writing it: opened, and not yet filled.
 
 open(path, "w") makes an empty file at once. What then computes its content leaves it so for as long, and another
-process that only asks whether it is there takes it for finished. The writer's stack at its own end shows that it was in
-such a block: which file that was is known by the path that both lines name.
+process that only asks whether it is there takes it for finished. The reader recorded who had it open for writing; or
+the writer's stack at its own end shows that it was in such a block: which file that was is known by the path that both
+lines name.
 """
 
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator, Sequence
-from itertools import takewhile
 
 import msgspec
 
 from pytracer._patterns import Pattern
 from pytracer._text import capital, size_words
 from pytracer.analyze.behind import Behind
+from pytracer.analyze.evidence.exceptions.recorded_writers import recorded_writer, writing_lines
+from pytracer.analyze.evidence.exceptions.same_files import is_known, is_same, read_names
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine, failing_line
 from pytracer.analyze.evidence.failing.stored.opened import OpenedFile, broken_file, opened
-from pytracer.analyze.evidence.failing.stored.paths import path_parts
-from pytracer.analyze.evidence.lifetime.file_writers import names_file, texts_of, writers
-from pytracer.analyze.evidence.slicing.spots import Spot
-from pytracer.analyze.evidence.syntax.loops import deciding_ifs
-from pytracer.analyze.evidence.syntax.scopes import spans, withs_around
+from pytracer.analyze.evidence.lifetime.file_writers import writers
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.loops import LOOPS, deciding_ifs
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
+from pytracer.analyze.evidence.syntax.path_questions import ASKS_OF_PATH
+from pytracer.analyze.evidence.syntax.scopes import own_nodes, spans, withs_around
 from pytracer.analyze.kin import on_one_machine
 from pytracer.analyze.naming import LineWords, name_words
 from pytracer.analyze.view import JobView, ProcessView
@@ -33,9 +35,12 @@ from pytracer.report.job import ExceptionReport, PythonFrame
 
 _FRESH = 60  # seconds since it was changed
 _FRAMES = 8
-_MOST_INPUTS = 64
-_OF_PROCESS = Pattern(r"rank|environ|getenv|pid|hostname|argv|uuid|current_process|worker", re.IGNORECASE)
 _ASKS = ("exists", "isfile", "is_file")
+# Of files that end too early, beside what is known of their kind.
+_CUT = Pattern(
+    r"^EOFError|Ran out of input|truncated|zip archive|JSONDecode|BadZip|MetadataIncomplete|HeaderToo|InvalidHeader"
+    r"|cannot reshape array|No data left in file|[Uu]nexpected EOF|read all data|invalid load key"
+)
 
 
 class UnfinishedFile(msgspec.Struct, frozen=True):
@@ -72,24 +77,59 @@ def unfinished_file(
     """
     at, raised = failing_line(snapshot, exception, stack), view.process.exception_mono_ns
     file = opened(at.values) if at is not None else None
-    if at is None or raised is None or file is None or not _is_fresh(file) or broken_file(at) is None:
+    if at is None or raised is None or file is None or not _is_fresh(file):
+        return None
+    writer = recorded_writer(job, snapshot, view, file)
+    if broken_file(at) is None and (writer is None or _CUT.search(f"{at.kind}: {at.message}") is None):
         return None
     found = [item for other in _alive(job, view, snapshot, raised) for item in _writing(at, file, other)]
-    if len({item.view.index for item in found}) != 1:
+    first = found[0] if len({item.view.index for item in found}) == 1 else None
+    if writer is not None and (first is None or first.view.index != writer.index):
+        return _recorded(at, file, view, writer)
+    if first is None:
         return None
-    first = found[0]
-    state = "is empty (0 bytes)" if file.kind == "empty" else f"is incomplete ({size_words(file.size or 0)})"
-    name, who = file.name, name_words([first.view])
-    opens = f"{first.opens} opens it" + (f", {first.at} fills it" if first.at != first.opens else "")
-    takes = _takes(at, file)
-    asks = f"{capital(takes)} takes a file that is there for a finished one. " if takes is not None else ""
+    fills = first.at if first.at != first.opens else None
     wrote = "was probably still writing it" if first.sure else "may still have been writing it"
-    return UnfinishedFile(
-        f"{name} {state}: {who} {wrote} ({opens})",
-        f"{asks}Let {first.opens} write under another name, and os.replace() it to {name} when it is whole; or let one "
-        f"process write the file before a barrier. Delete {name} before the next start, unless it is whole by then.",
-        tuple(item for item in (takes, first.opens, first.at) if item is not None),
-    )
+    wrote = wrote if writer is None else "still had it open for writing"
+    return _told(at, file, f"{name_words([first.view])} {wrote}", (first.opens, fills), (view, first.view))
+
+
+def _recorded(at: FailingLine, file: OpenedFile, view: ProcessView, writer: ProcessView) -> UnfinishedFile:
+    """Of a process that had it open; with the lines that write it, where these are known."""
+    lines = writing_lines(at, file)
+    named = (lines.opens, lines.fills) if lines is not None else (None, None)
+    return _told(at, file, f"{name_words([writer])} still had it open for writing", named, (view, writer))
+
+
+def _told(
+    at: FailingLine,
+    file: OpenedFile,
+    wrote: str,
+    lines: tuple[LineWords | None, LineWords | None],
+    pair: tuple[ProcessView, ProcessView],
+) -> UnfinishedFile:
+    """`lines`: that open it, and fill it; `pair`: reader and writer."""
+    state = "is empty (0 bytes)" if file.kind == "empty" else f"is incomplete ({size_words(file.size or 0)})"
+    name, (opens, fills) = file.name, lines
+    by = f" ({opens} opens it{f', {fills} fills it' if fills is not None else ''})" if opens is not None else ""
+    takes, polls = _takes(at, file), _polls(at, file)
+    writes = opens if opens is not None else "what writes it"
+    aside = f"write under another name, and os.replace() it to {name} when it is whole"
+    if takes is None and polls is not None:
+        ranks = {view.process.role for view in pair} == {"rank"}
+        wait = "Let all ranks call dist.barrier() behind the writing" if ranks else "Wait for what the writer does last"
+        advice = (
+            f"{capital(polls)} waits only until the file is there, not until it is whole. {wait} in its place; or let "
+            f"{writes} {aside}."
+        )
+    else:
+        asks = f"{capital(takes)} takes a file that is there for a finished one. " if takes is not None else ""
+        advice = (
+            f"{asks}Let {writes} {aside}; or let one process write the file before a barrier. Delete {name} before the "
+            "next start, unless it is whole by then."
+        )
+    named = tuple(item for item in (takes or polls, opens, fills) if item is not None)
+    return UnfinishedFile(f"{name} {state}: {wrote}{by}", advice, named)
 
 
 def _is_fresh(file: OpenedFile) -> bool:
@@ -125,88 +165,43 @@ def _writing(at: FailingLine, file: OpenedFile, writer: ProcessView) -> Iterator
         blocks = [part.context_expr for item in withs_around(spot.tree, frame.line) for part in item.items]
         for call, paths in writers(spot.tree):
             runs = spans(call, frame.line) or any(call is item for item in blocks)
-            same = [path for path in paths if runs and _is_same(at, file, held, path, spot)]
+            same = [path for path in paths if runs and is_same(at, file, held, path, spot)]
             if same:
-                opens, sure = at.in_file(spot.file, call.lineno), any(_is_known(held, item, spot) for item in same)
+                opens, sure = at.in_file(spot.file, call.lineno), any(is_known(held, item, spot) for item in same)
                 yield _Writing(writer, opens, at.in_file(spot.file, frame.line), sure)
-
-
-def _is_same(at: FailingLine, file: OpenedFile, held: FailingLine, path: ast.expr, spot: Spot) -> bool:
-    """Whether it can be the path that was read: by the name of the file, or as both lines make it.
-
-    Not one in another folder, or that is made of what each process has of its own.
-    """
-    known = [*takewhile(lambda part: "{" not in part, path_parts(held.slice, path, spot)[::-1])][::-1]
-    parts = tuple(part for part in file.path.split("/") if part)
-    if tuple(known) != parts[len(parts) - len(known) :] or _is_of_process(held, path, spot):
-        return False
-    if _is_known(held, path, spot):
-        return True
-    hit = names_file(texts_of(spot.tree, spot.line, [path])[0], file.path)
-    if hit is not None and hit[1] is None:
-        return True
-    name = ast.unparse(path)
-    if file.path == at.values.get(f"file of {name}") and (at.frame.file, at.frame.function) == _function(held, spot):
-        return True
-    own = at.slice.spot(0)
-    written = path_parts(held.slice, path, spot)
-    return own is not None and any(
-        written and written[-1:] == path_parts(at.slice, ast.parse(read, mode="eval").body, own)[-1:]
-        for read in _read_names(at, file)
-        if "{" not in written[-1]
-    )
-
-
-def _is_known(held: FailingLine, path: ast.expr, spot: Spot) -> bool:
-    """Whether the source has all of it."""
-    parts = path_parts(held.slice, path, spot)
-    return bool(parts) and not any("{" in part for part in parts)
-
-
-def _is_of_process(held: FailingLine, path: ast.expr, spot: Spot) -> bool:
-    """Whether a rank, the environment or the like is part of the path: another process has another one."""
-    waiting: list[tuple[ast.AST, Spot]] = [(path, spot)]
-    seen = 0
-    while waiting and seen < _MOST_INPUTS:
-        seen += 1
-        made = held.slice.made(*waiting.pop(), calls=False)
-        named = made.node.value if isinstance(made.node, ast.Subscript) else made.node
-        if isinstance(named, (ast.Name, ast.Attribute)) and _OF_PROCESS.search(ast.unparse(named)):
-            return True
-        waiting += [(part, made.spot) for part in _inputs(made.node)]
-    return bool(waiting)
-
-
-def _inputs(node: ast.AST) -> Iterator[ast.AST]:
-    """Of an item of a list its place alone; not the test of what other ranks have None of: these are sent it."""
-    match node:
-        case ast.IfExp(body=body, orelse=ast.Constant(value=None)):
-            yield body
-        case ast.Subscript(value=ast.Name() | ast.Attribute(value=ast.Name(id="self")), slice=index):
-            yield index
-        case _:
-            for item in ast.iter_child_nodes(node):
-                yield item.value if isinstance(item, ast.keyword) else item
-
-
-def _function(held: FailingLine, spot: Spot) -> tuple[str | None, str | None]:
-    frame = held.frames[spot.depth] if spot.depth is not None else None
-    return (frame.file, frame.function) if frame is not None else (None, None)
-
-
-def _read_names(at: FailingLine, file: OpenedFile) -> list[str]:
-    """The variables of the line's function that have its path."""
-    begin = "file of "
-    return [
-        name.removeprefix(begin) for name, value in at.values.items() if name.startswith(begin) and value == file.path
-    ]
 
 
 def _takes(at: FailingLine, file: OpenedFile) -> LineWords | None:
     """`if os.path.exists(path):` around the line that reads, or that leaves before it."""
-    names = _read_names(at, file)
+    names = read_names(at, file)
     for item, _ in deciding_ifs(at.tree, at.line):
         text = source(item.test)
         if any(f"{ask}(" in text for ask in _ASKS) and any(name in text for name in names):
             return at.here(item.lineno)
     return None
+
+
+def _polls(at: FailingLine, file: OpenedFile) -> LineWords | None:
+    """`while not os.path.exists(path):` above the line that reads; or a call of a function that loops so."""
+    names, spot = read_names(at, file), at.slice.spot(0)
+    for item in own_nodes(spot.scope) if spot is not None else ():
+        if getattr(item, "lineno", at.line) >= at.line or spot is None:
+            continue
+        if isinstance(item, LOOPS) and _asks(item, names):
+            return at.here(item.lineno)
+        if isinstance(item, ast.Call) and any(name in {*map(source, item.args)} for name in names):
+            found = at.slice.function(item, spot)
+            for loop in own_nodes(found[0]) if found is not None else ():
+                if isinstance(loop, LOOPS) and _asks(loop, [part.arg for part in found[0].args.args]):  # type: ignore[index]
+                    return at.here(item.lineno)
+    return None
+
+
+def _asks(loop: ast.AST, names: Sequence[str]) -> bool:
+    """Whether it goes by whether such a path is there."""
+    tests = [item.test for item in nodes_of(loop) if isinstance(item, (ast.While, ast.If))]
+    calls = (part for test in tests for part in nodes_of(test) if isinstance(part, ast.Call))
+    return any(
+        called_name(call) in ASKS_OF_PATH and any(name in source(call) for name in names if name != "self")
+        for call in calls
+    )

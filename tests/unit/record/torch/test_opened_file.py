@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import pickle
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -115,3 +117,37 @@ def test_room_is_not_asked_for_an_exception_that_is_none_of_a_write(tmp_path: Pa
     path.write_bytes(b"")
     assert not any("system" in name for name in facts(lambda: pickle.loads(path.read_bytes()) or path.open("rb")))
     assert not any("system" in name for name in facts(lambda: (tmp_path / "absent").open("rb")))
+
+
+def load_torch(path: Path) -> None:
+    """As torch.load() of a file that does not begin with the magic of a zip archive raises."""
+    with path.open("rb") as file:
+        file.read()
+        raise RuntimeError("mmap can only be used with files saved with `torch.save(x, ...)`")
+
+
+def test_process_that_has_the_file_open_for_writing_is_recorded(tmp_path: Path) -> None:
+    """Of a file that was changed just now; not one that only reads it, or that has closed it."""
+    path = tmp_path / "a.pt"
+    code = "import sys; f = open(sys.argv[1], sys.argv[2]); print(flush=True); sys.stdin.read()"
+    path.write_bytes(b"")
+    for mode, expected in (("wb", True), ("rb", False)):
+        with subprocess.Popen(
+            [sys.executable, "-c", code, str(path), mode], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ) as child:
+            assert child.stdout is not None
+            child.stdout.readline()
+            found = facts(lambda: load_torch(path))
+            child.communicate()
+        assert found["file kind"] == "empty"
+        assert (found.get("file written by") == str(child.pid)) is expected
+        assert "file written by" not in facts(lambda: load_torch(path))
+
+
+def test_old_file_is_asked_for_no_writers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was changed an hour ago."""
+    path = tmp_path / "a.pt"
+    path.write_bytes(b"")
+    os.utime(path, (1, 1))
+    monkeypatch.setattr("pytracer.record.torch.opened_file.open_writers", lambda _: [1])
+    assert "file written by" not in facts(lambda: load_torch(path))

@@ -41,7 +41,8 @@ _JUST_NOW = 60  # seconds
 class OpenedFile(msgspec.Struct, frozen=True):
     """As it was at the exception. `before`: the newest file of a like name that is older, with its size.
 
-    `holder`: the variable that reads from it, where no function of a library was given it.
+    `holder`: the variable that reads from it, where no function of a library was given it. `writer_pids`: processes
+    that had it open for writing then.
     """
 
     path: str
@@ -51,6 +52,7 @@ class OpenedFile(msgspec.Struct, frozen=True):
     before: tuple[str, int] | None
     whole_size: int | None
     holder: str | None
+    writer_pids: tuple[int, ...] = ()
 
     @property
     def name(self) -> str:
@@ -72,6 +74,7 @@ def opened(values: dict[str, str]) -> OpenedFile | None:
         (before, before_size) if before is not None and before_size is not None else None,
         number_of(values, "file whole size"),
         values.get("file held by"),
+        tuple(int(pid) for pid in values.get("file written by", "").split(",") if pid.isascii() and pid.isdecimal()),
     )
 
 

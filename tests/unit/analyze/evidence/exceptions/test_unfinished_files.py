@@ -46,12 +46,16 @@ def read(
     ended: int = 2000,
     writers: int = 1,
     source: str = SOURCE,
+    line: tuple[str, int] = ("load", 5),
+    raised: tuple[str, str] = ("EOFError", ""),
 ) -> Report:
     """Rank 0 read the file and raised at 1000 ms; the other ranks were ended later, at those lines."""
     program = str(program_in(run, source))
     values = [{"name": name, "value": value} for name, value in {**FILE, **(facts or {})}.items()]
     reads = s.rank(0).at(1000)
-    reads.exception("EOFError", "", [*UNPICKLES, ("load", program, 5), ("<module>", program, 17)], variables=values)
+    last = len(source.splitlines())
+    trace = [*UNPICKLES, (line[0], program, line[1]), ("<module>", program, last)]
+    reads.exception(*raised, trace, variables=values)
     reads.exit(1)
     boxes: list[Box] = []
     for number in range(1, 1 + writers):
@@ -123,3 +127,91 @@ def test_stack_of_much_later_says_nothing_of_the_read(run: Path) -> None:
 def test_file_that_no_other_process_was_writing_is_only_broken(how: dict[str, Any], run: Path) -> None:
     """Its writer may have been ended half way."""
     assert "still writing it" not in summary(read(run, **how))
+
+
+POLLS = """import os, time, torch
+def table(path, rank):
+    if rank == 0:
+        with open(path, "wb") as file:
+            torch.save(make(path), file)
+    else:
+        while not os.path.exists(path):
+            time.sleep(0.1)
+    return torch.load(path, mmap=True)
+def fit(model):
+    model()
+path = os.path.join(folder, "a.pt")
+table(path, rank)
+fit(model)
+"""
+MAGIC = "mmap can only be used with files saved with `torch.save(a.pt, ...)"
+RECORDED: dict[str, Any] = {
+    "source": POLLS,
+    "stack": [("fit", 11), ("<module>", 14)],
+    "line": ("table", 9),
+    "raised": ("RuntimeError", MAGIC),
+    "facts": {"file written by": "102"},
+}
+
+
+def recorded(run: Path, **other: Any) -> Report:
+    """Rank 0 polled for the file; rank 1 had it open then, and has gone on to fit() since."""
+    return read(run, **{**RECORDED, "facts": {**RECORDED["facts"], **other.pop("facts", {})}, **other})
+
+
+def test_writer_that_has_gone_on_since_is_known_from_the_moment_of_the_read(run: Path) -> None:
+    """The reader recorded that its process had the file open: for sure, with the lines of the source."""
+    report = recorded(run)
+    assert summary(report).endswith(
+        "a.pt is empty (0 bytes): rank 1 still had it open for writing (line 4 opens it, line 5 fills it)."
+    )
+    assert advice(report).startswith(
+        "Line 7 waits only until the file is there, not until it is whole. Let all ranks call dist.barrier() behind "
+        "the writing in its place; or let line 4 write under another name, and os.replace() it to a.pt when it is whole."
+    )
+    assert "_use_new_zipfile_serialization" not in advice(report)
+
+
+def test_function_that_polls_for_the_file_is_named_by_its_call(run: Path) -> None:
+    """`wait_for(path)`, by what it does."""
+    source = POLLS.replace(
+        "        while not os.path.exists(path):\n            time.sleep(0.1)\n", "        met(path)\n\n"
+    )
+    source = source.replace(
+        "def fit(model):", "def met(name):\n    while not os.path.isfile(name): pass\ndef fit(model):"
+    )
+    assert advice(recorded(run, source=source)).startswith("Line 7 waits only until the file is there")
+
+
+def test_cut_file_of_a_kind_without_an_end_is_incomplete_where_it_was_open(run: Path) -> None:
+    """Half a pickle: its kind does not show it, the error and the open descriptor do."""
+    cut = {"file kind": "pickle", "file size": "2048"}
+    raised = ("UnpicklingError", "pickle data was truncated")
+    assert "a.pt is incomplete (2048 bytes): rank 1 still had it open" in summary(
+        recorded(run, facts=cut, raised=raised)
+    )
+    facts = {**cut, "file written by": ""}
+    assert "open for writing" not in summary(recorded(run, facts=facts, raised=raised))
+
+
+def test_open_file_is_no_reason_for_another_error(run: Path) -> None:
+    """The look-alike: a whole file that another process has open, such as a log or a mapped table."""
+    raised = ("RuntimeError", "Error(s) in loading state_dict for Net")
+    facts = {"file kind": "zip", "file size": "4096"}
+    assert "open for writing" not in summary(recorded(run, facts=facts, raised=raised))
+
+
+@pytest.mark.parametrize("pids", ["", "101", "7777", "102,7777", "102,103"])
+def test_file_that_no_other_known_process_had_open_has_no_writer(pids: str, run: Path) -> None:
+    """The look-alikes: nobody, the reader itself, a process of another job, and two."""
+    said = summary(recorded(run, facts={"file written by": pids}, writers=2))
+    assert "open for writing" not in said
+    assert "a.pt is empty (0 bytes)" in said
+
+
+def test_lines_are_not_named_where_two_can_have_written_it(run: Path) -> None:
+    """Who had it open is still known."""
+    source = POLLS.replace(
+        'path = os.path.join(folder, "a.pt")', 'path = os.path.join(folder, "a.pt"); open(path, "w")'
+    )
+    assert summary(recorded(run, source=source)).endswith("rank 1 still had it open for writing.")
