@@ -28,6 +28,7 @@ from pytracer.analyze.collectives.followed_tests import FollowedTest, followed_t
 from pytracer.analyze.collectives.local_numbers import local_number
 from pytracer.analyze.collectives.made_meanwhile import made_meanwhile
 from pytracer.analyze.collectives.one_rank_tests import one_rank_subject
+from pytracer.analyze.collectives.own_folders import own_folder
 from pytracer.analyze.collectives.rank_objects import decided_by_rank
 from pytracer.analyze.collectives.rounds import is_fixed, leaver_words
 from pytracer.analyze.collectives.ways import Side, parted, quoted, way_to
@@ -188,6 +189,8 @@ def _words(found: _Call) -> LeftOut | None:
     made = made_meanwhile(found.there, by) if change == DECIDE and number is None else None
     change = number.advice if number is not None else made.advice if made is not None else change
     own = made.subject if made is not None else own
+    folder = own_folder(found.there, found.absent, by) if change == DECIDE else None
+    change, own = (folder.advice, folder.subject) if folder is not None else (change, own)
     state = ", where the parameter is frozen" if frozen and isinstance(by.node.test, ast.Attribute) else ""
     what = f"a call of line {found.there.way[-1].line}" if _may_be_earlier(found, by) else f"the {found.call.op}"
     return LeftOut(

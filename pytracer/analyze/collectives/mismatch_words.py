@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 
 from pytracer._text import capital, count_words
-from pytracer.analyze.collectives.call_sites import calls_by_site, site_of
+from pytracer.analyze.collectives.call_sites import calls_by_site, calls_of_group, site_of
 from pytracer.analyze.collectives.counted_calls import loss_without_parameters
 from pytracer.analyze.collectives.description import at_place, group_words, is_default, place_of, span_words, value_of
 from pytracer.analyze.collectives.library_calls import library_call
@@ -77,7 +77,7 @@ def _summary(
     where = f"collective {found.sequence_nr}{of}"
     if found.field != "op":
         where = f"{found.variants[0].call.op} ({where})"
-    end = _silence(found)
+    end = _silence(job, match, found)
     if from_other_lines(found):
         items = found.variants[:LISTED]
         if brief:
@@ -198,10 +198,33 @@ def _passed(item: Variant, found: Mismatch, match: GroupMatch) -> str:
     return f"{ranks} passed {value}"
 
 
-def _silence(found: Mismatch) -> str:
+def _silence(job: JobView, match: GroupMatch, found: Mismatch) -> str:
     """What a mismatch means that no rank noticed."""
     if not found.succeeded or found.field == "shape":
         return ""
     if found.later is not None:
         return f"; that reported success on all ranks, and collective {found.later} did not fit either"
+    raised = _raised_behind(job, match, found)
+    if raised is not None:
+        return f"; every call reported success with corrupt data, and {raised}"
     return "; every rank's call reported success, and the data is corrupt"
+
+
+def _raised_behind(job: JobView, match: GroupMatch, found: Mismatch) -> str | None:
+    """`rank 1 raised RuntimeError at line 78`: of the only rank that ended so before any other call of the group.
+
+    Not of an error of the communication itself, which comes of the end of another rank.
+    """
+    views = [view for side in found.variants for view in views_of(job, side.ranks) if view.raised]
+    ended = [
+        view
+        for view in views
+        if not any(call.sequence_nr > found.sequence_nr for call in calls_of_group(view, match.name))
+        and not any("/torch/distributed/" in (frame.file or "") for frame in view.exception_stack)
+    ]
+    frame = next(iter(ended[0].exception_stack_of_program), None) if len(ended) == 1 else None
+    first = place_of(found.variants[0].call)
+    if frame is None or frame.line is None or ended[0].exception is None:
+        return None
+    at = line_in(frame.file, frame.line, first.file if first is not None else None)
+    return f"rank {ended[0].process.rank} raised {ended[0].exception.type} at {at}"

@@ -37,6 +37,7 @@ _SENDS = frozenset(
     | {"gather_object", "setdefault", "putenv", *STORE_SETS}
     | {"Thread", "submit", "apply_async", "system", "call", "check_call", "check_output", "spawn", "start_processes"}
 )
+_RUNS, _STARTERS = ("run", "call"), ("subprocess", "sp")
 _STABLE = "getpid"  # each call gives the process the same
 _MOST = 80
 _OF_PROCESS = frozenset(
@@ -244,8 +245,16 @@ def is_handed_out(files: Mapping[str, ast.Module], value: OwnValue) -> bool:
     """Whether the program may send it, or write it where another rank reads it."""
     names = {name.rpartition(".")[2] for name in value.names}
     stable = ast.unparse(value.call) if called_name(value.call) == _STABLE else None
-    nodes = (node for tree in files.values() for node in nodes_of(tree))
+    own = {item.name for tree in files.values() for item in nodes_of(tree) if isinstance(item, ast.FunctionDef)}
+    nodes = (node for tree in files.values() for node in nodes_of(tree) if not _runs_own(node, own))
     return any(_names(item, names, stable) for node in nodes for item in _sent(node))
+
+
+def _runs_own(node: ast.AST, own: Collection[str]) -> bool:
+    """`trainer.run(...)`, of a method of the program: no other process is started."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return False
+    return node.func.attr in _RUNS and node.func.attr in own and ast.unparse(node.func.value) not in _STARTERS
 
 
 def _sent(node: ast.AST) -> Sequence[ast.expr]:

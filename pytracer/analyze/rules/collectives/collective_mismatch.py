@@ -26,6 +26,9 @@ An `if` skips a call on one rank, or a dict has fewer keys there: it is named wh
 decided, in a round that both ranks take part in. Of a gradient that is None there, the parameter is named, and the
 condition below which forward() runs its layer.
 
+An `if` goes by the files in a folder, and each rank has made one of its own (mkdtemp(), uuid4(), the time): the line
+that makes it is named, and the one that writes there on one rank only. Not where the program may share the path.
+
 A count of caught errors that the program keeps (`self.skipped += 1` in an `except`, and nowhere else) was not 0 on the
 rank that had called less often: the handler had left out a call there. Where it was 0, the handler is no reason.
 

@@ -98,6 +98,39 @@ def test_silent_disagreement_is_a_verdict_although_nothing_died(
     assert sorted(group.mismatch.by_rank or {}) == ["0", "1", "2"]
 
 
+def misread(run: Path, place: Frame, *more: Any) -> Report:
+    """Rank 1 read rank 0's floats as an int64, and raised at that place, after those calls."""
+    job = Ranks(2)
+    job.everybody(DONE)
+    job.calls(0, call("broadcast_", 2, root=0, line=51), call("broadcast_", 4, root=0, state="failed"), first=2)
+    job.calls(1, call("broadcast_", 1, root=0, line=60, dtype="Long", nbytes=8), *more, first=2)
+    job.boxes[1].at(4000).exception("ValueError", "negative size", [place, ("order", SCRIPT, 61)]).exit(1)
+    job.endings[1] = {"exit_code": 1}
+    job.raised(0, CLOSED, at=5000)
+    return build_report(job.job(run))
+
+
+def test_error_that_a_rank_raised_behind_a_silent_disagreement_is_in_the_headline(run: Path) -> None:
+    """Before any other call of the group."""
+    said = summary(misread(run, ("empty", SCRIPT, 62)))
+    assert "every call reported success with corrupt data, and rank 1 raised ValueError at line 62" in said
+
+
+@pytest.mark.parametrize(
+    ("place", "more"),
+    [
+        (("broadcast", f"{TORCH}/distributed/distributed_c10d.py", 3151), ()),
+        (("empty", SCRIPT, 62), (call("broadcast_", 4, root=0), call("allreduce_", 4))),
+    ],
+    ids=["in a collective", "after others"],
+)
+def test_error_of_the_communication_or_of_later_is_not_told_with_it(
+    run: Path, place: Frame, more: tuple[Any, ...]
+) -> None:
+    """The look-alikes."""
+    assert "and rank 1 raised" not in summary(misread(run, place, *more))
+
+
 def test_two_ranks_disagree_and_nobody_is_guilty(run: Path) -> None:
     """There is no majority of two."""
     report = disagree(run, call(dtype="Int"), ranks=2)

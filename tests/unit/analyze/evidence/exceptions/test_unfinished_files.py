@@ -167,7 +167,8 @@ def test_writer_that_has_gone_on_since_is_known_from_the_moment_of_the_read(run:
     )
     assert advice(report).startswith(
         "Line 7 waits only until the file is there, not until it is whole. Let all ranks call dist.barrier() behind "
-        "the writing in its place; or let line 4 write under another name, and os.replace() it to a.pt when it is whole."
+        "the writing in its place; or let line 4 write under another name, and os.replace() it to a.pt when it is "
+        "whole."
     )
     assert "_use_new_zipfile_serialization" not in advice(report)
 
