@@ -78,6 +78,7 @@ from pytracer.analyze.evidence.exceptions.shared_offsets import shared_offset
 from pytracer.analyze.evidence.exceptions.store_servers import store_server
 from pytracer.analyze.evidence.exceptions.telling import telling_words
 from pytracer.analyze.evidence.exceptions.told import Told, explanation_of, told_of
+from pytracer.analyze.evidence.failing.autograd.backward_call import TWICE, caller_of_backward
 from pytracer.analyze.evidence.failing.explained import Explanation
 from pytracer.analyze.evidence.heap.overwritten import (
     heap_damaged_later,
@@ -136,7 +137,7 @@ class PythonException:
         short = shortage(view)
         whose = _whose(view, judgement.views) if first is None and chain is None and not lost else ""
         known = explanation.subject is not None or unreceived is not None
-        raised = f"{_words(view, first, known=known)}{whose}{_at(frame, first, again)}"
+        raised = f"{_words(view, first, known=known)}{whose}{_below_backward(view) or _at(frame, first, again)}"
         raised += _circumstances(job, told, explanation, short) if unreceived is None else f": {unreceived.words}"
         if chain is not None:
             raised = chain.headline(raised, explanation.subject)
@@ -261,6 +262,16 @@ def _at(frame: PythonFrame | None, first: Reraised | None, by: str) -> str:
         again = f" (raised again{by} at {place_words(frame)})" if frame else ""
         return f" {first.where}, at {place_words(first.frame)}{again}"
     return f" at {place_words(frame)}" if frame else ""
+
+
+def _below_backward(view: ProcessView) -> str | None:
+    """Of an autograd function of the program that met a freed graph: the line whose backward() called it."""
+    stack, frame = view.exception_stack, view.python_frame
+    freed = view.exception is not None and TWICE in (view.exception.message or "")
+    place = caller_of_backward(stack) if freed and view.raised else None
+    if place is None or frame is None:
+        return None
+    return f" at {place_words(stack[place])} (autograd called {frame.function})"
 
 
 def _written(view: ProcessView, explanation: Explanation) -> str:

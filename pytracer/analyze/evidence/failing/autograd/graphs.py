@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 
 from pytracer._patterns import Pattern
+from pytracer.analyze.evidence.failing.autograd.backward_call import TWICE, outside_backward
 from pytracer.analyze.evidence.failing.autograd.carried_graphs import carried_graph
+from pytracer.analyze.evidence.failing.autograd.carried_states import carried_by_object
 from pytracer.analyze.evidence.failing.autograd.cut_graphs import cut_graph
 from pytracer.analyze.evidence.failing.autograd.graph_lines import (
     CUTS,
@@ -16,7 +18,6 @@ from pytracer.analyze.evidence.failing.autograd.graph_lines import (
     plain_statements,
 )
 from pytracer.analyze.evidence.failing.autograd.in_place import changed_in_place
-from pytracer.analyze.evidence.failing.autograd.kept_results import carried_by_object
 from pytracer.analyze.evidence.failing.autograd.prepared_graphs import prepared_graph
 from pytracer.analyze.evidence.failing.autograd.shared_graphs import shared_graph
 from pytracer.analyze.evidence.failing.expressions import source
@@ -27,7 +28,6 @@ from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import function_named, own_nodes
 
 _NO_GRAPH = "does not require grad and does not have a grad_fn"
-_TWICE = "backward through the graph a second time"
 _IN_PLACE = "modified by an inplace operation"
 _UNUSED = "appears to not have been used in the graph"
 _HOOK = Pattern(r"hook '([\w.]+)' has changed the (?:size|type) of value")
@@ -38,8 +38,12 @@ def autograd_line(at: FailingLine) -> str | None:
     """By torch's message, from the statements of the program."""
     if _NO_GRAPH in at.message:
         return cut_graph(at)
-    if _TWICE in at.message:
-        return shared_graph(at) or carried_graph(at) or _of_object_or_data(at)[0]
+    if TWICE in at.message:
+        outer = outside_backward(at)
+        found = shared_graph(outer) or carried_graph(outer)
+        if found is None:
+            at.named.clear()  # of what does not hold
+        return found or _of_object_or_data(at)[0]
     if _IN_PLACE in at.message:
         return changed_in_place(at)
     if _UNUSED in at.message:
@@ -50,7 +54,10 @@ def autograd_line(at: FailingLine) -> str | None:
 
 def carried_subject(at: FailingLine) -> str | None:
     """What the headline says of a graph that an object keeps, or that data have which were computed before."""
-    if _TWICE not in at.message or shared_graph(at) is not None or carried_graph(at) is not None:
+    if TWICE not in at.message:
+        return None
+    outer = outside_backward(at)
+    if shared_graph(outer) is not None or carried_graph(outer) is not None:
         return None
     return _of_object_or_data(at)[1]
 
@@ -60,7 +67,7 @@ def _of_object_or_data(at: FailingLine) -> tuple[str | None, str | None]:
     kept = carried_by_object(at)
     if kept is not None:
         return kept
-    prepared = prepared_graph(at)
+    prepared = prepared_graph(outside_backward(at))
     return (prepared.advice, prepared.subject) if prepared is not None else (None, None)
 
 

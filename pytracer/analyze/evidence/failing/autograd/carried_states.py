@@ -1,0 +1,214 @@
+"""State that an object keeps from one step to the next with its graph, which backward() has freed by then.
+
+An attribute or buffer that forward() stores and the next one reads. What overwrites its values in place does not cut the
+graph; what sets it anew, or detaches it, does.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from pytracer._patterns import Pattern
+from pytracer.analyze.evidence.failing.autograd.backward_call import outside_backward
+from pytracer.analyze.evidence.failing.autograd.kept_results import (
+    FILLS,
+    WITHOUT_GRAPH,
+    Stored,
+    attribute_of,
+    methods_of,
+    stores,
+)
+from pytracer.analyze.evidence.failing.autograd.overwritten_states import Overwritten, overwritten, overwrites
+from pytracer.analyze.evidence.failing.line import FailingLine
+from pytracer.analyze.evidence.slicing.calls import MADE_ON_CALL
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
+from pytracer.analyze.evidence.syntax.scopes import own_nodes, parameters, spans
+
+# What asks whether there is a state yet, or one that fits the batch.
+_FITS = Pattern(r"is None|\.shape|\.size\(|\.device|\.dtype|hasattr\(|\.numel\(|\.ndim|\.dim\(")
+_SETS_BY_NAME = ("setattr", "register_buffer", "__setattr__")
+_RETAINS = "retain_graph=True would only make the graph longer with each step."
+
+
+def carried_by_object(raised: FailingLine) -> tuple[str, str] | None:
+    """The attribute that one call leaves with a graph, and the next call reads; None for none or several.
+
+    In a sentence, and in a few words for the headline.
+    """
+    at = outside_backward(raised)
+    found = _last_carried(at)
+    passes = [item for item in own_nodes(at.scope) if isinstance(item, ast.Call) and called_name(item) == "backward"]
+    if found is None or len(passes) > 1:  # two of one step may share a graph
+        return None
+    stored, read = found
+    name = f"self.{attribute_of(stored.node)}"
+    again = " again" if read == stored.node.lineno else ""
+    what = f"what {stored.owner.name} keeps in `{name}` ({stored.words(at)})"
+    freed = f"backward(){f' ({raised.in_file(at.frame.file, at.line)})' if raised is not at else ''} has freed it"
+    next_read = f"which the next step reads{again} ({at.in_file(stored.file, read)}) after {freed}"
+    kept = overwritten(at, stored)
+    how = _how(at, stored, name, kept)
+    if raised is not at and _applied_there_only(raised, stored):
+        why = f": {_keeps(at, kept)}" if kept is not None else ""
+        uncut = f", and `{kept.text}` ({raised.in_file(kept.file, kept.line)}) does not cut it" if kept is not None else ""
+        return (
+            f"{what[0].upper()}{what[1:]} is a result with its graph, {next_read}{why}. {how} {_RETAINS}",
+            f"the graph of the step before is still part of {what}{uncut}",
+        )
+    why = f"; {_keeps(at, kept)}" if kept is not None else ""
+    words = f"Most likely by {what}: a result with its graph, {next_read}{why}. {how}"
+    return words, f"probably the graph of what `{name}` keeps ({stored.words(at)})"
+
+
+def _keeps(at: FailingLine, kept: Overwritten) -> str:
+    return f"`{kept.text}` ({at.in_file(kept.file, kept.line)}) overwrites its values and keeps the graph"
+
+
+def _how(at: FailingLine, stored: Stored, name: str, kept: Overwritten | None) -> str:
+    if kept is not None:
+        return f"Write `{kept.detached}` there, or store `.detach()` of it ({at.in_file(stored.file, stored.node.lineno)})."
+    if isinstance(stored.node, ast.Expr):
+        return "Store `.detach()` of it, or start anew in each step."
+    return f"Set `{name} = {name}.detach()` before (of a tuple, each tensor), or start anew in each step."
+
+
+def _applied_there_only(raised: FailingLine, stored: Stored) -> bool:
+    """Whether the autograd function whose graph was freed is applied by the method that stores it, and nowhere else."""
+    classes = [item for item in nodes_of(raised.tree) if isinstance(item, ast.ClassDef) and spans(item, raised.line)]
+    function = max(classes, key=lambda item: item.lineno).name if classes else None
+    applied = [
+        (file, item.lineno)
+        for file, tree in raised.files.items()
+        for item in nodes_of(tree)
+        if isinstance(item, ast.Attribute) and item.attr == "apply" and ast.unparse(item.value).rpartition(".")[2] == function
+    ]
+    first, last = stored.method.lineno, stored.method.end_lineno or 0
+    return bool(function and applied) and all(file == stored.file and first <= line <= last for file, line in applied)
+
+
+def _last_carried(at: FailingLine) -> tuple[Stored, int] | None:
+    read = [(item, line) for item in stores(at) if (line := _read_before(at, item)) is not None]
+    for given in (False, True):
+        found = [pair for pair in read if _is_computed(pair[0], given=given)]
+        names = {(item.owner.name, attribute_of(item.node)) for item, _ in found}
+        if found:
+            return found[-1] if len(names) == 1 else None
+    return None
+
+
+def _read_before(at: FailingLine, stored: Stored) -> int | None:
+    """The line where the next step reads what this one has stored; None where it is set anew before."""
+    name, filled = attribute_of(stored.node), isinstance(stored.node, ast.Expr)
+    if isinstance(stored.node, ast.AugAssign) or _is_reset(at, stored, f"self.{name}"):
+        return None
+    for method in methods_of(stored.owner) if filled else [stored.method]:
+        nodes = [*own_nodes(method)]
+        not_read = {id(item.func.value) for item in nodes
+                    if isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute)
+                    and item.func.attr in (*FILLS, "clear")}  # fmt: skip
+        reads = [
+            item.lineno
+            for item in nodes
+            if isinstance(item, ast.Attribute) and variable(item) == f"self.{name}" and isinstance(item.ctx, ast.Load)
+            if id(item) not in not_read
+        ]
+        cut = any(
+            isinstance(item, ast.stmt) and not hasattr(item, "body") and f"self.{name}" in (text := ast.unparse(item))
+            and WITHOUT_GRAPH.search(text) for item in nodes
+        )  # fmt: skip
+        if cut:
+            return None
+        if reads and method.name != "__init__" and (filled or min(reads) <= stored.node.lineno):
+            return min(reads)
+    return None
+
+
+def _is_computed(stored: Stored, *, given: bool) -> bool:
+    """Whether a layer of the object takes part in the value; `given`: also what forward() was given."""
+    layers = {
+        variable(target)
+        for method in methods_of(stored.owner)
+        if method.name == "__init__"
+        for item in own_nodes(method)
+        if isinstance(item, ast.Assign) and isinstance(item.value, ast.Call)
+        for target in item.targets
+    } - {None}
+    made = set(parameters(stored.method)[1:]) if given and stored.method.name in MADE_ON_CALL else set[str]()
+    for item in (*own_nodes(stored.method), stored.node):
+        value = item.value if isinstance(item, (ast.Assign, ast.AnnAssign, ast.AugAssign)) else None
+        value = stored.value if item is stored.node else value
+        parts = [*nodes_of(value)] if value is not None else []
+        called = any(isinstance(part, ast.Call) and variable(part.func) in layers for part in parts)
+        if called or any(isinstance(part, ast.Name) and part.id in made for part in parts):
+            if item is stored.node:
+                return True
+            targets = item.targets if isinstance(item, ast.Assign) else [getattr(item, "target", None)]
+            made |= {
+                part.id for held in targets if held is not None for part in nodes_of(held) if isinstance(part, ast.Name)
+            }
+    return False
+
+
+def _is_reset(at: FailingLine, stored: Stored, name: str) -> bool:
+    """Whether the program may set it anew, or detach it: the object itself, or a line from outside."""
+    attribute = name.removeprefix("self.")
+    resets = {
+        method.name
+        for method in methods_of(stored.owner)
+        if method.name != "__init__"
+        for item in own_nodes(method)
+        if item is not stored.node and _sets_anew(stored.owner, method, item, attribute)
+    }
+    if stored.method.name in resets:
+        return True
+    for tree in at.files.values():
+        for item in nodes_of(tree):
+            if isinstance(item, ast.Call) and called_name(item) in (*resets, "detach_"):
+                return True
+            other = isinstance(item, ast.Attribute) and variable(item) is None and isinstance(item.ctx, ast.Store)
+            if other and isinstance(item, ast.Attribute) and item.attr == attribute:
+                return True
+    return False
+
+
+def _sets_anew(owner: ast.ClassDef, method: ast.FunctionDef, item: ast.AST, attribute: str) -> bool:
+    """Whether a statement or call of a method leaves no graph in the attribute that it had before."""
+    if isinstance(item, ast.Call):
+        by_name = called_name(item) in _SETS_BY_NAME and not _names_another(item, attribute)
+        return by_name or ast.unparse(item.func) == f"self.{attribute}.clear"
+    if not isinstance(item, ast.Assign) or attribute_of(item) != attribute or overwrites(item, attribute):
+        return False
+    return not any(_asks_for(test, owner, attribute) for test in _tests_around(method, item))
+
+
+def _names_another(call: ast.Call, attribute: str) -> bool:
+    """`setattr(self, "other", x)`."""
+    names = [item.value for item in call.args if isinstance(item, ast.Constant)]
+    return bool(names) and attribute not in names
+
+
+def _tests_around(method: ast.FunctionDef, item: ast.Assign) -> Iterator[ast.expr]:
+    """Conditions of those `if` that have it in their body."""
+    for branch in own_nodes(method):
+        if isinstance(branch, ast.If) and any(part is item for body in branch.body for part in nodes_of(body)):
+            yield branch.test
+
+
+def _asks_for(test: ast.expr, owner: ast.ClassDef, attribute: str) -> bool:
+    """`self.h is None`, `self.h.shape[0] != len(x)`, also by a method of the object: so not in each step."""
+    called = {
+        called_name(part) for part in nodes_of(test)
+        if isinstance(part, ast.Call) and (variable(part.func) or "").startswith("self.")
+    }  # fmt: skip
+    asked = [test] + [
+        item.value
+        for method in methods_of(owner)
+        if method.name in called
+        for item in own_nodes(method)
+        if isinstance(item, ast.Return) and item.value is not None
+    ]
+    own = Pattern(rf"\bself\.{attribute}\b|hasattr\(self, '{attribute}'\)")
+    return any(own.search(text) and _FITS.search(text) for text in map(ast.unparse, asked))
