@@ -12,7 +12,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from pytracer._text import shortened
+from pytracer._text import capital, list_words, shortened
+from pytracer.analyze.evidence.ends.graph_levels import Graph
+from pytracer.analyze.evidence.ends.summed_graphs import GraphSums, SummedGraph
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name
@@ -20,7 +22,7 @@ from pytracer.analyze.evidence.syntax.loops import LOOPS, loops_around
 from pytracer.analyze.evidence.syntax.names import bare_names, variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes, scope_of, spans
-from pytracer.analyze.naming import LineWords, line_in
+from pytracer.analyze.naming import LineWords, line_in, short_file
 from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import PythonFrame
 
@@ -49,6 +51,7 @@ class KeepingLine(msgspec.Struct, frozen=True):
 
     subject: str
     advice: str
+    endless: bool = False  # no limit would be enough
 
 
 class KeptThere(msgspec.Struct, frozen=True):
@@ -92,7 +95,9 @@ def keeping_line(snapshot: Snapshot, frame: PythonFrame) -> KeepingLine | None:
     place = f"line {frame.line}"
     if 0 < len(direct) <= _MOST:
         return _of_values(direct[0], frame.file, place)
-    return _of_graphs(of_graph[0], frame.file, place) if not direct and len(of_graph) == 1 else None
+    if not direct and len(of_graph) == 1:
+        return _of_graphs(of_graph[0], frame.file, place)
+    return _of_sums(GraphSums(files).of_line(frame.file, frame.line), frame.file, place) if not direct else None
 
 
 def kept_there(snapshot: Snapshot, frame: PythonFrame) -> KeptThere | None:
@@ -391,4 +396,32 @@ def _of_graphs(kept: _Kept, file: str, made: str) -> KeepingLine:
         f"{place[0].upper()}{place[1:]} (`{_text(kept)}`) keeps each {names} with its graph, and that keeps "
         f"what {made} made for it: detach() or item() it there, or run the loop under torch.no_grad() where nothing "
         "calls backward().",
+    )
+
+
+def _of_sums(found: Sequence[SummedGraph], file: str, made: str) -> KeepingLine | None:
+    """Several sums of one loop, or of what other functions hand on."""
+    if not found:
+        return None
+    first = found[0]
+    names = list_words([f"`{shortened(ast.unparse(item.value), _QUOTED)}`" for item in found])
+    numbers = sorted({item.node.lineno for item in found})
+    together = numbers == [*range(numbers[0], numbers[-1] + 1)]
+    lines = f"{numbers[0]} to {numbers[-1]}" if together and len(numbers) > _MOST else list_words([*map(str, numbers)])
+    many = len(numbers) > 1
+    where = line_in(first.file, first.node.lineno, file)
+    place = where if not many else f"lines {lines}" + ("" if first.file == file else f" of {short_file(first.file)}")
+    may = "" if all(item.level is Graph.SURE for item in found) else "may "
+    keeps = any(isinstance(item.node, ast.Expr) for item in found)
+    verb = ("keep", "keeps") if keeps else ("add up", "adds up")
+    adds = f"{may}{verb[0]}" if many or may else verb[1]
+    text = shortened(" ".join(ast.unparse(first.node).split()), _QUOTED)
+    example = f"`{text}`, ..." if many else f"`{text}`"
+    function = getattr(first.scope, "name", None)
+    under = f"{function}()" if function is not None else f"the loop at {line_in(first.file, first.loop.lineno, file)}"
+    return KeepingLine(
+        f"{place} {adds} {names} with the graphs of all rounds",
+        f"{capital(place)} ({example}) {adds} {names} with the graphs of all rounds, and these keep what {made} made: "
+        f"add numbers (`.item()`), and run {under}, whose loop calls no backward(), under torch.no_grad().",
+        endless=not may,
     )

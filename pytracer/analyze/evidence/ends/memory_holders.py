@@ -164,6 +164,9 @@ def shortage(view: ProcessView) -> Shortage | None:
         return None
     keeps = _iterator(view, found[0]) or keeper(view, found[0])
     held = f", while it held {found[0].words}"
+    if isinstance(keeps, KeepingLine) and keeps.endless:
+        advice = f"{keeps.advice} A larger limit or smaller batches leave that as it is."
+        return Shortage(f"{held}: {keeps.subject}", advice, leads=True, alone=True)
     return Shortage(held) if keeps is None else Shortage(f"{held}: {keeps.subject}", keeps.advice)
 
 

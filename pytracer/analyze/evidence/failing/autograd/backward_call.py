@@ -39,7 +39,11 @@ def outside_backward(at: FailingLine) -> FailingLine:
         variables=next((item.variables for item in outer if item.frame == place), None),
         columns=None,
         near=None,
-        outer=[msgspec.structs.replace(item, frame=item.frame - place) for item in outer if item.frame > place],
+        outer=[
+            msgspec.structs.replace(item, frame=item.frame - place)
+            for item in outer
+            if item.frame is not None and item.frame > place
+        ],
     )
     stack = at.stack[place:]
     frames = [frame for frame in stack if not is_library_file(frame.file)]

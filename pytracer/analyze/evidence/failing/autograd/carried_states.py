@@ -1,7 +1,7 @@
 """State that an object keeps from one step to the next with its graph, which backward() has freed by then.
 
-An attribute or buffer that forward() stores and the next one reads. What overwrites its values in place does not cut the
-graph; what sets it anew, or detaches it, does.
+An attribute or buffer that forward() stores and the next one reads. What overwrites its values in place does not cut
+the graph; what sets it anew, or detaches it, does.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pytracer.analyze.evidence.failing.autograd.kept_results import (
     methods_of,
     stores,
 )
-from pytracer.analyze.evidence.failing.autograd.overwritten_states import Overwritten, overwritten, overwrites
+from pytracer.analyze.evidence.failing.autograd.overwritten_states import Overwritten, overwrites, overwritten
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.slicing.calls import MADE_ON_CALL
 from pytracer.analyze.evidence.syntax.calls import called_name
@@ -53,7 +53,9 @@ def carried_by_object(raised: FailingLine) -> tuple[str, str] | None:
     how = _how(at, stored, name, kept)
     if raised is not at and _applied_there_only(raised, stored):
         why = f": {_keeps(at, kept)}" if kept is not None else ""
-        uncut = f", and `{kept.text}` ({raised.in_file(kept.file, kept.line)}) does not cut it" if kept is not None else ""
+        uncut = (
+            f", and `{kept.text}` ({raised.in_file(kept.file, kept.line)}) does not cut it" if kept is not None else ""
+        )
         return (
             f"{what[0].upper()}{what[1:]} is a result with its graph, {next_read}{why}. {how} {_RETAINS}",
             f"the graph of the step before is still part of {what}{uncut}",
@@ -69,7 +71,8 @@ def _keeps(at: FailingLine, kept: Overwritten) -> str:
 
 def _how(at: FailingLine, stored: Stored, name: str, kept: Overwritten | None) -> str:
     if kept is not None:
-        return f"Write `{kept.detached}` there, or store `.detach()` of it ({at.in_file(stored.file, stored.node.lineno)})."
+        place = at.in_file(stored.file, stored.node.lineno)
+        return f"Write `{kept.detached}` there, or store `.detach()` of it ({place})."
     if isinstance(stored.node, ast.Expr):
         return "Store `.detach()` of it, or start anew in each step."
     return f"Set `{name} = {name}.detach()` before (of a tuple, each tensor), or start anew in each step."
@@ -83,7 +86,9 @@ def _applied_there_only(raised: FailingLine, stored: Stored) -> bool:
         (file, item.lineno)
         for file, tree in raised.files.items()
         for item in nodes_of(tree)
-        if isinstance(item, ast.Attribute) and item.attr == "apply" and ast.unparse(item.value).rpartition(".")[2] == function
+        if isinstance(item, ast.Attribute)
+        and item.attr == "apply"
+        and ast.unparse(item.value).rpartition(".")[2] == function
     ]
     first, last = stored.method.lineno, stored.method.end_lineno or 0
     return bool(function and applied) and all(file == stored.file and first <= line <= last for file, line in applied)

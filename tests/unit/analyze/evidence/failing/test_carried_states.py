@@ -1,4 +1,4 @@
-"""State that an object carries from step to step with a freed graph: also in buffers, and below an autograd function."""
+"""State that an object carries on with a freed graph: also in buffers, and below an autograd function."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ STORED = "`self.level` (line 25: `self.level = level - out`)"
 def said(folder: Path, **parts: str) -> str | None:
     """Of a program with those parts."""
     given = {
-        "clear": "pass", "test": "not self.fits(x)", "out": "Fire.apply(level)", "before": "pass", "reset": "cell.clear()",
-        "after": "pass",
+        "clear": "pass", "test": "not self.fits(x)", "out": "Fire.apply(level)", "before": "pass",
+        "reset": "cell.clear()", "after": "pass",
     }  # fmt: skip
     return of_program(folder, FUNCTION + CELL.format(**{**given, **parts}))
 
@@ -77,7 +77,9 @@ def test_buffer_that_is_only_overwritten_keeps_the_graph(parts: dict[str, str], 
     assert "retain_graph=True would only" in words
 
 
-@pytest.mark.parametrize("test", ["self.level is None or not self.fits(x)", "self.level.shape[0] != x.shape[0]", "not self.fits(x)"])
+@pytest.mark.parametrize(
+    "test", ["self.level is None or not self.fits(x)", "self.level.shape[0] != x.shape[0]", "not self.fits(x)"]
+)
 def test_state_that_is_made_only_where_none_fits_is_carried(test: str, tmp_path: Path) -> None:
     """A first value, and one of another batch's size, are no reset of each step."""
     words = said(tmp_path, test=test) or ""
