@@ -20,8 +20,10 @@ from pytracer.analyze.evidence.operators.state_sizes import state_advice, state_
 from pytracer.analyze.evidence.own_code.differing_layout import differing_layout
 from pytracer.analyze.evidence.own_code.looked_up import looked_up
 from pytracer.analyze.evidence.own_code.native_line import with_native_line
+from pytracer.analyze.evidence.own_code.pointer_content import text_in_pointer
 from pytracer.analyze.evidence.own_code.sort_order import sort_order
 from pytracer.analyze.evidence.own_code.two_threads import at_once
+from pytracer.analyze.evidence.own_code.unfit_structure import unfit_structure
 from pytracer.analyze.evidence.phrases import access_verb, in_function
 from pytracer.analyze.evidence.slicing.stores import store_of
 from pytracer.analyze.headline import with_line
@@ -181,10 +183,13 @@ def _of_looked_up(rule: str, judgement: AnyJudgement, words: Description) -> Des
 def _of_layout(rule: str, judgement: AnyJudgement, words: Description) -> Description:
     """With the structure that Python and the failing function lay out differently."""
     view = judgement.views[0]
-    found = differing_layout(view) if rule in _OF_ARGUMENTS and view.is_fault and not words.explained else None
+    if rule not in _OF_ARGUMENTS or not view.is_fault or words.explained:
+        return words
+    found, text = differing_layout(view) or unfit_structure(view), text_in_pointer(view)
     if found is None:
         return words
-    access = f"{access_verb(view)} memory at a wrong address{in_function(view)}"
+    address = f"through a pointer that is the text `{text}`" if text is not None else "at a wrong address"
+    access = f"{access_verb(view)} memory {address}{in_function(view)}"
     return structs.replace(
         words,
         summary=f"{introduction(judgement.views)} {access}: {found.summary(view)}.",

@@ -7,7 +7,6 @@ of another size, and elements of an array of another size.
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Collection, Iterator
 
@@ -17,7 +16,8 @@ from pytracer.analyze.behind import Place
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.lifetime.where_made import place_of
 from pytracer.analyze.evidence.native.fault_function import is_own_frame
-from pytracer.analyze.evidence.native.native_stack import image_name, own_frames
+from pytracer.analyze.evidence.native.native_stack import own_frames
+from pytracer.analyze.evidence.own_code.ctypes_access import CtypesRead
 from pytracer.analyze.evidence.own_code.misplaced_field import declared_structures
 from pytracer.analyze.evidence.own_code.native_source import lines_from, own_source
 from pytracer.analyze.evidence.own_code.numpy_layouts import numpy_layouts
@@ -26,12 +26,10 @@ from pytracer.analyze.evidence.own_code.struct_fields import (
     Structure,
     ctypes_structures,
     differences,
+    missing_field,
     same_structure,
 )
 from pytracer.analyze.evidence.slicing.files import program_files
-from pytracer.analyze.evidence.syntax.nodes import nodes_of
-from pytracer.analyze.evidence.syntax.scopes import statement_at
-from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 
 _MOST_LINES = 400
@@ -61,6 +59,13 @@ class DifferingLayout(msgspec.Struct, frozen=True):
         if self.field is None:
             return f"an element of {own} has {self.python.nbytes} bytes, and {struct} has {self.declared.nbytes}"
         here, there = self.field
+        names = {item.name for item in self.python.fields}
+        instead = self.declared.at(here.offset) if self.aligned is None else None
+        if instead is not None and instead.offset == here.offset and instead.name not in names:
+            return (
+                f"`{here.name}` of {own} is at byte {here.offset}, where {struct} has `{instead.name}`, which the "
+                "class lacks"
+            )
         if here.offset != there.offset:
             return f"`{here.name}` of {own} is at byte {here.offset}, and at byte {there.offset} of {struct}"
         return f"`{here.name}` of {own} has {here.nbytes} bytes, and {there.nbytes} in {struct}"
@@ -77,13 +82,16 @@ class DifferingLayout(msgspec.Struct, frozen=True):
         what = f"`_fields_` of {self.python.name}" if self.aligned is None else f"the fields of {self.python.name}"
         order = ", ".join(item.name for item in self.declared.fields)
         other = "".join(f" {item}" for item in differences(self.python, self.declared))
+        first = missing_field(self.python, self.declared) if what.startswith("`_fields_`") else None
+        if first is not None:
+            other = f"{other} {first}"
         return f"Declare {what} ({at}) in the order and with the types of {struct}: `{order}`.{other}"
 
 
 def differing_layout(view: ProcessView) -> DifferingLayout | None:
     """None where the failing function or line reads no such field, or several structures differ."""
     text = _function(view)
-    line = _Read.of(view) if text is None else None
+    line = CtypesRead.of(view) if text is None else None
     if text is None and line is None:
         return None
     trees = program_files(view.process.snapshot, program_frames(view))
@@ -91,7 +99,7 @@ def differing_layout(view: ProcessView) -> DifferingLayout | None:
     for file, tree in trees.items():
         pairs += [(file, item, None) for _, item in ctypes_structures(tree)]
         pairs += [(file, item, aligned) for item, aligned in numpy_layouts(tree)]
-    declared = [*declared_structures(view, [*trees.values()])] if pairs else []
+    declared = [*declared_structures(view, trees)] if pairs else []
     found = []
     for file, python, aligned in pairs:
         other = same_structure(python, declared)
@@ -133,36 +141,6 @@ def _is_array(declared: Structure, text: str) -> bool:
     """Whether the function goes through several of them: `edges[i]`, of `const struct edge *edges`."""
     names = re.findall(rf"\b{re.escape(declared.name)}\s*(?:const\s*)?\*\s*(?:const\s+)?(\w+)", text)
     return any(re.search(rf"\b{re.escape(name)}\s*(?:\[|\+)", text) for name in names)
-
-
-class _Read(msgspec.Struct, frozen=True):
-    """What a line of Python reads by ctypes itself. `names`: of attributes; `indexed`: those of an element."""
-
-    names: frozenset[str]
-    indexed: frozenset[str]
-
-    @classmethod
-    def of(cls, view: ProcessView) -> _Read | None:
-        """None unless ctypes made the access."""
-        inner, frame = next(iter(own_frames(view)), None), next(iter(program_frames(view)), None)
-        if inner is None or frame is None or frame.line is None or not image_name(inner.image).startswith("_ctypes"):
-            return None
-        tree = syntax_tree(view.process.snapshot, frame)
-        statement = statement_at(tree, frame.line) if tree is not None else None
-        read = (
-            [item for item in nodes_of(statement) if isinstance(item, ast.Attribute)] if statement is not None else []
-        )
-        called = (
-            {id(item.func) for item in nodes_of(statement) if isinstance(item, ast.Call)} if statement else set[int]()
-        )
-        near = [item for item in read if item.lineno <= frame.line <= (item.end_lineno or item.lineno)]
-        near = [item for item in near if id(item) not in called]
-        elements = (item.attr for item in near if isinstance(item.value, ast.Subscript))
-        return cls(frozenset(item.attr for item in near), frozenset(elements))
-
-    def steps_over(self, python: Structure) -> bool:
-        """Whether it reads a field of an element: `boxes[i].score`."""
-        return any(item.name in self.indexed for item in python.fields)
 
 
 def _function(view: ProcessView) -> str | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product, takewhile
 
 import msgspec
@@ -110,7 +110,7 @@ def misplaced_field(view: ProcessView, value: int, *, called: bool) -> Misplaced
     if not structures:
         return None
     given = [one for _, node, item in structures for one in _values(view, trees, node, item)]
-    declared = list(declared_structures(view, list(trees.values())))
+    declared = list(declared_structures(view, trees))
     found = []
     for file, _, item in structures:
         other = same_structure(item, declared)
@@ -156,7 +156,7 @@ def agreeing_structures(view: ProcessView) -> set[str]:
     """Classes whose fields all lie where the C struct has those of the same names."""
     trees = program_files(view.process.snapshot, program_frames(view))
     structures = [item for tree in trees.values() for _, item in ctypes_structures(tree)]
-    declared = list(declared_structures(view, list(trees.values()))) if structures else []
+    declared = list(declared_structures(view, trees)) if structures else []
     found = set()
     for item in structures:
         other = same_structure(item, declared)
@@ -188,7 +188,7 @@ def _running(view: ProcessView) -> str:
     return source[1][source[0].line - 1]
 
 
-def declared_structures(view: ProcessView, trees: list[ast.Module]) -> Iterator[Structure]:
+def declared_structures(view: ProcessView, trees: Mapping[str, ast.Module]) -> Iterator[Structure]:
     """Of the sources beside the program's libraries and its files; else of C in the program's own text."""
     crash = view.crash
     own = {item.path for item in (crash.images if crash is not None else ()) if item.path and is_own_path(item.path)}
@@ -199,10 +199,12 @@ def declared_structures(view: ProcessView, trees: list[ast.Module]) -> Iterator[
         if found:
             yield from found
             return
-    for tree in trees:
+    running = next((frame.file for frame in program_frames(view)), None)
+    for path, tree in trees.items():
+        file = "" if path == running or len(trees) == 1 else short_file(path)
         for node in nodes_of(tree):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and "struct" in node.value:
-                yield from c_structures(node.value, "", node.lineno)
+                yield from c_structures(node.value, file, node.lineno)
 
 
 def _values(view: ProcessView, trees: dict[str, ast.Module], owner: ast.ClassDef, item: Structure) -> Iterator[_Given]:

@@ -129,6 +129,32 @@ def differences(python: Structure, declared: Structure) -> list[str]:
     return [f"{capital(item)}." for item in words if item]
 
 
+def missing_field(python: Structure, declared: Structure) -> str | None:
+    """A sentence: the first field that only C has, with its place; None where no field of both is behind it."""
+    own = {item.name for item in python.fields}
+    fields = declared.fields
+    at = next((number for number, item in enumerate(fields) if item.name not in own), None)
+    if at is None or not any(item.name in own for item in fields[at:]):
+        return None
+    where = f"behind `{fields[at - 1].name}`" if at else f"before `{fields[1].name}`"
+    kind = _of_c(fields[at])
+    return f'Add `("{fields[at].name}", {kind})` {where}.' if kind else f"`{fields[at].name}` is {where} in C."
+
+
+def _of_c(field: Field) -> str | None:
+    """The type of ctypes; None of arrays, structures and what has no name there."""
+    plain = field.type.replace("const ", "").strip()
+    if field.pointer:
+        return "ctypes.c_char_p" if plain == "char *" else "ctypes.c_void_p"
+    if _C_BYTES.get(plain) != field.nbytes:
+        return None
+    name = {"char": "c_char", "_Bool": "c_bool", "signed char": "c_byte", "unsigned char": "c_ubyte"}.get(plain)
+    plain = plain.removesuffix("_t") if plain not in ("size_t", "ssize_t") else plain
+    words = plain.replace("unsigned int", "uint").replace("unsigned", "u").replace(" ", "")
+    name = name or f"c_{words if words != 'u' else 'uint'}"
+    return f"ctypes.{name}" if name in _CTYPES_BYTES else None
+
+
 # ---- C
 
 

@@ -14,16 +14,21 @@ import msgspec
 
 from pytracer._patterns import Pattern
 from pytracer._text import function_words
-from pytracer.analyze.evidence.native.fault_function import HEADERS, is_of_own_image, is_own_frame
+from pytracer.analyze.evidence.native.fault_function import is_of_own_image
 from pytracer.analyze.evidence.native.native_stack import image_name
 from pytracer.analyze.evidence.own_code.c_text import closing, defined, function_around, statement_at, without_comments
-from pytracer.analyze.evidence.own_code.native_source import own_sources
-from pytracer.analyze.evidence.own_code.program_text import program_sources
+from pytracer.analyze.evidence.own_code.own_steps import (
+    RELEASES,
+    StepText,
+    open_blocks,
+    own_steps,
+    step_text,
+)
 from pytracer.analyze.naming import short_file
 from pytracer.analyze.parts import python_frame
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Crash
-from pytracer.report.job import NativeFrame, PythonFrame, SourceLine
+from pytracer.report.job import NativeFrame
 
 _SYSTEM = Pattern(r"(libc|libpthread|libstdc\+\+|libc\+\+)[.-]")
 _WAITS = Pattern(  # glibc's
@@ -31,10 +36,6 @@ _WAITS = Pattern(  # glibc's
     r"|pthread_(?:timed|clock)?join\w*)"
 )
 _INTERPRETER = Pattern(r"(libpython3|python\d?)")
-_RELEASE = Pattern(
-    r"\b(?:gil_scoped_release|Py_BEGIN_ALLOW_THREADS|PyEval_SaveThread|PyEval_ReleaseThread|Py_UNBLOCK_THREADS"
-    r"|AutoNoGIL|pybind11_scoped_release|no_gil|nogil)\b"
-)
 # The program's own guards and macros may release it, or not: `ScopedGilRelease`, `RELEASE_GIL()`.
 _MAY_RELEASE = Pattern(r"\b(?!gil_scoped_acquire\b|PyGILState_)\w*gil\w*", re.IGNORECASE)
 _BINDING = "pybind11::cpp_function::"
@@ -95,22 +96,6 @@ class GilWait(msgspec.Struct, frozen=True):
         )
 
 
-class _Own(msgspec.Struct, frozen=True):
-    """A function of the program on the way: the compiler may have put it into another one, whose frame it is."""
-
-    name: str
-    line: SourceLine | None
-    frame: NativeFrame
-
-
-class _Text(msgspec.Struct, frozen=True):
-    """The source of a function: `line` is the one that runs, None where the text is the program's own."""
-
-    file: str
-    lines: list[str]
-    line: int | None
-
-
 def gil_wait(view: ProcessView, end: Crash | None, native: Sequence[NativeFrame]) -> GilWait | None:
     """None where no native code of the program waits, the GIL is released, or no thread has asked for it.
 
@@ -121,11 +106,11 @@ def gil_wait(view: ProcessView, end: Crash | None, native: Sequence[NativeFrame]
     """
     threads = _at_the_door(view, end)
     way = [*_way(native)] if threads else []
-    if not way or any(_RELEASE.search(item.function or "") for item in way):
+    if not way or any(RELEASES.search(item.function or "") for item in way):
         return None
     frames = [python_frame(item) for _, found in (end.python_threads if end is not None else ()) for item in found]
-    own = [*_own(way)]
-    texts = [_text(view, frames, item) for item in own]
+    own = [*own_steps(way)]
+    texts = [step_text(view, frames, item) for item in own]
     released = [_releases(text, item.name) for text, item in zip(texts, own, strict=True)]
     if any(released):
         return None
@@ -142,14 +127,6 @@ def gil_wait(view: ProcessView, end: Crash | None, native: Sequence[NativeFrame]
         by_pybind=any(_BINDING in (item.function or "") for item in way),
         bound=_bound(texts[0], own[0].name) if own else None,
     )
-
-
-def _own(way: Sequence[NativeFrame]) -> Iterator[_Own]:
-    for frame in way:
-        lines = [item for item in frame.lines or () if item.file and item.line and not HEADERS.search(item.file)]
-        yield from (_Own(function_words(item.function or frame.function or "?"), item, frame) for item in lines)
-        if not lines and frame.function and is_own_frame(frame):
-            yield _Own(function_words(frame.function), None, frame)
 
 
 def _at_the_door(view: ProcessView, end: Crash | None) -> int:
@@ -188,19 +165,7 @@ def _binding_keeps(way: Sequence[NativeFrame]) -> bool:
     return not of_pybind or any(bound in name for bound in _BOUND for name in names)
 
 
-def _text(view: ProcessView, frames: Sequence[PythonFrame], own: _Own) -> _Text | None:
-    """Of the file, or of the text in the program that it was made from."""
-    found = next((lines for line, lines in own_sources(own.frame) if line is own.line), None)
-    if found is not None and own.line is not None:
-        return _Text(own.line.file or "", found, own.line.line)
-    name = own.name.rpartition("::")[2]
-    for file, lines in program_sources(view, [own.frame.image or ""], frames):
-        if len(defined(without_comments("\n".join(lines)), name)) == 1:
-            return _Text(file, lines, None)
-    return None
-
-
-def _releases(source: _Text | None, name: str) -> bool | None:
+def _releases(source: StepText | None, name: str) -> bool | None:
     """Whether the function has released the GIL where it waits; None where that is not known."""
     if source is None:
         return None
@@ -210,25 +175,17 @@ def _releases(source: _Text | None, name: str) -> bool | None:
         return _released_in(text[functions[0].body : closing(text, functions[0].body)]) if len(functions) == 1 else None
     place = statement_at(source.lines, source.line)
     around = function_around(text, place)
-    return _released_in(_open_blocks(text[around.body + 1 : place])) if around is not None else None
+    return _released_in(open_blocks(text[around.body + 1 : place])) if around is not None else None
 
 
 def _released_in(text: str) -> bool | None:
     """None where something of the program's own may release it, by its name."""
-    if _RELEASE.search(text):
+    if RELEASES.search(text):
         return True
     return None if _MAY_RELEASE.search(text) else False
 
 
-def _open_blocks(text: str) -> str:
-    """Without the blocks that are closed: what they released they took again."""
-    before = None
-    while before != text:
-        before, text = text, re.sub(r"\{[^{}]*\}", " ", text)
-    return text
-
-
-def _bound(source: _Text | None, name: str) -> str | None:
+def _bound(source: StepText | None, name: str) -> str | None:
     """`fleet.cpp:57`, the only line with `.def("evaluate", &Fleet::evaluate)`."""
     if source is None:
         return None

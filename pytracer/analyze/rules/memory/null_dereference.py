@@ -21,6 +21,9 @@ of the module makes the size 0. Arguments that are None are named where the oper
 passes can be the null pointer. Where the line uses a native object that was given the handle of another one, whose
 owner in Python freed it when that was collected or closed, the owner is named as probable.
 
+Where native code that Python called has released the GIL and calls Python, the interpreter finds no thread state: the
+function of CPython that reads it and the field are known, and the caller is named, with the line that released the GIL.
+
 Where the failing line of the program's own C goes through a pointer that the same function made by malloc(), and by
 nothing else, and that nothing asks for, that is named, with the empty array that the line passes where the size is
 computed from it, and with the filter that left no rows.
@@ -79,6 +82,11 @@ from pytracer.analyze.evidence.operators.operator import (
 from pytracer.analyze.evidence.own_code.capi_table import unfetched_table
 from pytracer.analyze.evidence.own_code.dropped_handle import dropped_handle
 from pytracer.analyze.evidence.own_code.passed import names_passed, passed
+from pytracer.analyze.evidence.own_code.released_gil import (
+    CalledWithoutGil,
+    called_without_gil,
+    caller_without_gil,
+)
 from pytracer.analyze.evidence.own_code.unchecked_allocation import unchecked_allocation
 from pytracer.analyze.evidence.phrases import (
     collective_evidence,
@@ -123,6 +131,7 @@ class _Null(msgspec.Struct, frozen=True):
     without_gil: bool
     given: NodeOperands | None  # what the layer was given whose backward failed
     by_ctypes: bool  # it is Python's function that a ctypes.CDLL called
+    caller: CalledWithoutGil | None  # what called Python otherwise
 
 
 class NullDereference(MemoryFaultRule[_Null]):
@@ -150,8 +159,10 @@ class NullDereference(MemoryFaultRule[_Null]):
         if not empty and not arguments and is_below_null(view):  # row -1 of what has none
             arguments = tuple(made_empty(operator)[:1])
         by_ctypes = calls_python_by_ctypes(view)
-        by_python = by_ctypes or without_gil(view)
-        found = _Null(empty, arguments, operator, saved, null_sibling(view), by_python, given, by_ctypes)
+        by_thread = not by_ctypes and without_gil(view)
+        caller = None if by_ctypes else caller_without_gil(view) if by_thread else called_without_gil(view)
+        by_python = by_ctypes or by_thread or caller is not None
+        found = _Null(empty, arguments, operator, saved, null_sibling(view), by_python, given, by_ctypes, caller)
         return Judgement("null-dereference", confidence, (view,), found)
 
     def describe(self, job: JobView, judgement: Judgement[_Null]) -> Description:
@@ -167,7 +178,9 @@ class NullDereference(MemoryFaultRule[_Null]):
                 fault_evidence(view),
                 Evidence(
                     "thread-state",
-                    "this thread has no Python thread state, and the function reads it without a check",
+                    "this thread has no Python thread state, and the function reads it without a check"
+                    if found.caller is None or not found.caller.of_python
+                    else "without the GIL this thread has no current thread state, which the function reads unchecked",
                     tid=crash.tid if crash is not None else None,
                     function=view.function,
                 )
@@ -189,6 +202,8 @@ class NullDereference(MemoryFaultRule[_Null]):
             why.advice,
             [missing_operands(view)],
             behind=why.behind,
+            explained=found.caller is not None,
+            names_cause=found.caller is not None,
         )
 
     def otherwise(self, faults: Sequence[ProcessView]) -> NoFinding:
@@ -229,6 +244,8 @@ def _why(view: ProcessView, found: _Null) -> _Why:
         reason = f": {table.summary}"
     elif found.by_ctypes:
         reason = ": Python's C API was called by ctypes.CDLL, which releases the GIL"
+    elif found.caller is not None:
+        reason = f": {found.caller.summary}"
     elif found.without_gil:
         reason = ": Python was called on a thread that does not hold the GIL"
     elif gathered is not None:
@@ -344,6 +361,8 @@ def _given(operator: Operator) -> str | None:
 def _what_to_do(view: ProcessView, found: _Null) -> str:
     if found.by_ctypes:
         return _GIL_OF_CTYPES
+    if found.caller is not None:
+        return found.caller.advice
     return _GIL if found.without_gil else _advice(view, found)
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from pytracer.analyze.evidence.own_code import ctypes_access
 from pytracer.analyze.evidence.own_code import differing_layout as layouts
 from pytracer.analyze.evidence.own_code.struct_fields import c_structures
+from pytracer.report.job import NativeFrame
 
 EDGES = """\
 struct edge { int64_t dst; float weight; };
@@ -129,7 +132,7 @@ DETECTION = structure("DETECTION", classes="c_int", prob="c_void_p")
             "score = dets.contents.prob",
             DETECTION,
             BOX.replace("float *prob;", "float score; float *prob;").replace("classes;", "classes; double area;"),
-            "`prob` of DETECTION (line 2) is at byte 8, and at byte 24 of the C struct detection",
+            "`prob` of DETECTION (line 2) is at byte 8, where the C struct detection (ops.c:1) has `area`, which the",
         ),
     ],
     ids=["of an element", "of the first", "another field", "alike", "moved"],
@@ -139,22 +142,64 @@ def test_fields_that_ctypes_reads_for_a_line_of_python(
 ) -> None:
     """No function of C is on the stack: only what the line reads counts."""
     tree = ast.parse(f"def detect(dets):\n    {line}\n")
-    monkeypatch.setattr(layouts, "syntax_tree", lambda snapshot, frame: tree)
+    monkeypatch.setattr(ctypes_access, "syntax_tree", lambda snapshot, frame: tree)
     said = found_in_ctypes(monkeypatch, source, native)
     assert (said is not None and said.startswith(words)) if words is not None else said is None
 
 
-def found_in_ctypes(monkeypatch: pytest.MonkeyPatch, source: str, native: str) -> str | None:
+GETTER = ("/usr/lib/_ctypes.cpython-311-x86_64-linux-gnu.so", "f_get")
+
+
+def found_in_ctypes(
+    monkeypatch: pytest.MonkeyPatch, source: str, native: str, stack: Sequence[tuple[str, str | None]] = (GETTER,)
+) -> str | None:
     """Of a line whose access ctypes made."""
     declared = list(c_structures(native, "ops.c"))
     frame = SimpleNamespace(file="/t/train.py", line=2)
-    inner = SimpleNamespace(image="/usr/lib/_ctypes.cpython-311-x86_64-linux-gnu.so", function="f_get")
+    inner = [NativeFrame(image=image, function=function) for image, function in stack]
     monkeypatch.setattr(layouts, "_function", lambda view: None)
-    monkeypatch.setattr(layouts, "own_frames", lambda view: [inner])
-    monkeypatch.setattr(layouts, "program_frames", lambda view: [frame])
+    for module in (layouts, ctypes_access):
+        monkeypatch.setattr(module, "program_frames", lambda view: [frame])
     monkeypatch.setattr(layouts, "program_files", lambda snapshot, frames: {"/t/train.py": ast.parse(source)})
     monkeypatch.setattr(layouts, "declared_structures", lambda view, trees: iter(declared))
     monkeypatch.setattr(layouts, "place_of", lambda view, file, line: f"line {line}")
-    view: Any = SimpleNamespace(process=SimpleNamespace(snapshot=None))
+    view: Any = SimpleNamespace(process=SimpleNamespace(snapshot=None), native_stack=inner)
     told = layouts.differing_layout(view)
     return told.summary(view) if told is not None else None
+
+
+SCAN = """\
+typedef struct {
+    long count;
+    char *edge, *problem;
+    char **labels;
+} Scan;
+"""
+OF_SCAN = structure("ScanStruct", count="c_long", edge="c_char_p", labels="POINTER(ctypes.c_char_p)")
+STRLEN, BYTES = ("/lib/x86_64-linux-gnu/libc.so.6", None), ("/usr/lib/libpython3.11.so.1.0", "PyBytes_FromString")
+
+
+@pytest.mark.parametrize(
+    ("stack", "told"),
+    [
+        ([STRLEN, GETTER], True),
+        ([STRLEN, BYTES, GETTER], True),
+        ([STRLEN, ("/usr/lib/libffi.so.8", "ffi_call"), GETTER], False),
+        ([STRLEN, ("/home/user/scan.so", "scan_label"), GETTER], False),
+        ([STRLEN, BYTES], False),
+    ],
+    ids=["text", "bytes of it", "a function of C that ctypes called", "of the program", "no ctypes"],
+)
+def test_text_that_ctypes_reads_by_the_c_library_is_of_a_field(
+    stack: list[tuple[str, str | None]], told: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What C has at that byte is named, as the class has no such field."""
+    tree = ast.parse("def read(scan):\n    names = [scan.labels[i].decode() for i in range(scan.count)]\n")
+    monkeypatch.setattr(ctypes_access, "syntax_tree", lambda snapshot, frame: tree)
+    said = found_in_ctypes(monkeypatch, OF_SCAN, SCAN, stack)
+    assert (said is not None) == told
+    if said is not None:
+        assert said == (
+            "`labels` of ScanStruct (line 2) is at byte 16, where the C struct Scan (ops.c:1) has `problem`, which the "
+            "class lacks"
+        )

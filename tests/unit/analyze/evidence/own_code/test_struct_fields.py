@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytracer.analyze.evidence.own_code.struct_fields import c_structures, ctypes_structures
+from pytracer.analyze.evidence.own_code.struct_fields import c_structures, ctypes_structures, missing_field
 
 C = """
 typedef void (*on_done)(float done, void *user);  // a callback
@@ -88,3 +88,24 @@ def test_what_cannot_be_laid_out_is_left_out(text: str) -> None:
 )
 def test_a_class_whose_layout_is_not_the_usual_one_has_none(change: str, known: bool) -> None:
     assert bool(list(ctypes_structures(ast.parse(CLASS.format(change))))) == known
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("int x; char *name; int y;", 'Add `("name", ctypes.c_char_p)` behind `x`.'),
+        ("const double *w; int x, y;", 'Add `("w", ctypes.c_void_p)` before `x`.'),
+        ("int x; unsigned long long n; int y;", 'Add `("n", ctypes.c_ulonglong)` behind `x`.'),
+        ("int x; uint8_t flag; int y;", 'Add `("flag", ctypes.c_uint8)` behind `x`.'),
+        ("int x; unsigned n; int y;", 'Add `("n", ctypes.c_uint)` behind `x`.'),
+        ("int x; size_t n; int y;", 'Add `("n", ctypes.c_size_t)` behind `x`.'),
+        ("int x; char name[8]; int y;", "`name` is behind `x` in C."),
+        ("int x, y; char *name;", None),
+        ("int x, y;", None),
+    ],
+)
+def test_the_first_field_that_only_c_has_is_said_with_its_place(body: str, words: str | None) -> None:
+    """One behind all others moves none of them."""
+    ((_, own),) = ctypes_structures(ast.parse(CLASS.format("")))
+    (declared,) = c_structures(f"struct point {{ {body} }};", "p.h")
+    assert missing_field(own, declared) == words

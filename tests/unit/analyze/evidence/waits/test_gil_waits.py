@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from pytracer.analyze.engine import build_report
+from pytracer.analyze.evidence.own_code.own_steps import StepText, own_steps
 from pytracer.analyze.evidence.waits import gil_waits
 from pytracer.decode.types.snapshot import NativeFrame
 from pytracer.report.job import NativeFrame as Reported
@@ -206,7 +207,7 @@ def test_release_counts_where_it_is_open_at_the_wait(body: str, released: bool) 
     """By the text of the file above the line."""
     text = f"double Fleet::run(int n) {{\n{body}    crew[0].join();\n"
     lines = f"{text}}}\n".splitlines()
-    source = gil_waits._Text("/home/user/fleet.cpp", lines, text.count("\n"))
+    source = StepText("/home/user/fleet.cpp", lines, text.count("\n"))
     assert gil_waits._releases(source, "Fleet::run") == released
 
 
@@ -216,5 +217,5 @@ def test_inlined_function_is_known_by_its_line() -> None:
         SourceLine(function="Fleet::run(int)", file="/home/user/fleet.cpp", line=39),
         SourceLine(function="operator()", file="/usr/include/pybind11/pybind11.h", line=333),
     ]
-    own = [*gil_waits._own([Reported(function=BOUND[0][0], image=OWN, lines=lines)])]
+    own = [*own_steps([Reported(function=BOUND[0][0], image=OWN, lines=lines)])]
     assert [(item.name, item.line.line if item.line else None) for item in own] == [("Fleet::run", 39)]
