@@ -27,6 +27,9 @@ _COMPUTES: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.FloorDiv: operator.floordiv,
     ast.Mod: operator.mod,
 }
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "int": int, "float": float, "abs": abs, "round": round, "min": min, "max": max,
+}  # fmt: skip
 _NUMBERS = (bool, int, float)
 _NONE = object()  # None as a value; None itself is what is not known
 
@@ -52,6 +55,12 @@ def outcome(test: ast.expr, value_of: ValueOf) -> bool | None:
     """
     found = _value(test, value_of)
     return None if found is None else found is not _NONE and bool(found)
+
+
+def number(node: ast.expr, value_of: ValueOf) -> int | float | None:
+    """What an expression of recorded numbers comes to; None where a part is not known, or is no number."""
+    found = _value(node, value_of)
+    return found if type(found) in (int, float) else None
 
 
 def recorded(text: str | None) -> Any:
@@ -84,6 +93,8 @@ def _value(node: ast.expr, value_of: ValueOf) -> Any:
         return _compared(node, value_of)
     if isinstance(node, ast.BinOp):
         return _number(_COMPUTES.get(type(node.op)), _value(node.left, value_of), _value(node.right, value_of))
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _FUNCTIONS:
+        return _called(_FUNCTIONS[node.func.id], node, value_of)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and len(node.args) == 1 and not node.keywords:
         given = _value(node.args[0], value_of)
         if node.func.id == "len":
@@ -91,6 +102,17 @@ def _value(node: ast.expr, value_of: ValueOf) -> Any:
         if node.func.id == "bool":
             return None if given is None else given is not _NONE and bool(given)
     return None
+
+
+def _called(function: Callable[..., Any], node: ast.Call, value_of: ValueOf) -> Any:
+    """Of numbers alone: min() of a list, whose items are not recorded, is not known."""
+    given = [_value(item, value_of) for item in node.args]
+    if node.keywords or not given or any(not isinstance(item, _NUMBERS) for item in given):
+        return None
+    try:
+        return function(*given)
+    except (ArithmeticError, ValueError, TypeError):
+        return None
 
 
 def _unary(node: ast.UnaryOp, value_of: ValueOf) -> Any:

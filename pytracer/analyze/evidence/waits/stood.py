@@ -196,7 +196,8 @@ def _loading_words(found: Stood, worker: ProcessView) -> str:
     loading = loading_words(worker, end.mono_ns if end is not None else None)
     stood = stood_loop(worker)
     if stood is not None:
-        why = f"; {stood.reason.words}" if stood.reason is not None else ""
+        ever = "it never ends: " if stood.never_ends else ""
+        why = f"; {ever}{stood.reason.words}" if stood.reason is not None else ""
         return f"; {loading} {stood.loop_words}{stood.pause.usual_words if stood.pause is not None else ''}{why}"
     at = f" at {place_words(worker.python_frame)}" if worker.python_frame is not None else ""
     return f"; {loading}{at}"

@@ -19,7 +19,9 @@ from pytracer.analyze.evidence.syntax.endless import reason_of
 from pytracer.analyze.evidence.syntax.iterations import counted_up
 from pytracer.analyze.evidence.syntax.loops import loops_around
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
+from pytracer.analyze.evidence.syntax.outcomes import ValueOf
 from pytracer.analyze.evidence.syntax.scopes import scope_of
+from pytracer.analyze.evidence.syntax.standing_steps import may_stand, standing_steps
 from pytracer.analyze.evidence.syntax.unbounded import (
     EndlessLoop,
     Reason,
@@ -143,6 +145,10 @@ def stood_loop(view: ProcessView) -> StoodLoop | None:
     spun = empty_append(view, frames[0]) if not asleep else None
     if spun is not None and spun.reason.spins:
         return StoodLoop(frames[0], frames[0], pause, spun.loop.lineno, head_of(spun.loop), spun.reason)
+    still = _standing(view, stack, frames)
+    if still is not None:
+        frame, loop, reason = still
+        return StoodLoop(frame, frames[0], pause, loop.lineno, head_of(loop), reason)
     if pause is None:
         return None
     found = _search(view, frames, pause, asleep=asleep)
@@ -163,6 +169,27 @@ def _counted_up(view: ProcessView, stack: Sequence[PythonFrame]) -> tuple[Python
         if found is not None:
             return outer, *found
     return None
+
+
+def _standing(
+    view: ProcessView, stack: Sequence[PythonFrame], frames: Sequence[PythonFrame]
+) -> tuple[PythonFrame, EndlessLoop, Reason] | None:
+    """A loop whose condition stays as it is, by the values that its function had when the process was ended."""
+    for frame in frames:
+        tree, value_of = syntax_tree(view.process.snapshot, frame), _values(view, stack, frame)
+        for loop in _loops(view, frame):
+            reason = standing_steps(scope_of(tree, frame.line or 0), loop, value_of) if tree is not None else None
+            if reason is not None:
+                return frame, loop, reason
+    return None
+
+
+def _values(view: ProcessView, stack: Sequence[PythonFrame], frame: PythonFrame) -> ValueOf:
+    """Those of a frame that were recorded with its stack."""
+    end = end_of(view) if not view.raised else None
+    depth = next((place for place, item in enumerate(stack) if item is frame), -1)
+    known = {item.expression: item.text for item in end.values if item.depth == depth} if end is not None else {}
+    return lambda node: known.get(ast.unparse(node))
 
 
 def _search(view: ProcessView, frames: Sequence[PythonFrame], pause: Pause, *, asleep: bool) -> StoodLoop | None:
@@ -206,7 +233,9 @@ def _innermost(view: ProcessView, frame: PythonFrame, *, called: bool) -> tuple[
     adds = empty_append(view, frame)
     if adds is not None and adds.loop is loop:
         return loop, None if adds.grows else adds.reason
-    return loop, reason_of(scope_of(tree, line), loop, line)
+    scope = scope_of(tree, line)
+    reason = reason_of(scope, loop, line)
+    return loop, reason or may_stand(scope, loop, _values(view, main_stack(view), frame))
 
 
 def loop_reason(view: ProcessView) -> tuple[Reason, str] | None:

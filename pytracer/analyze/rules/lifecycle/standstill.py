@@ -304,6 +304,9 @@ def _missing(found: Stood) -> list[str | None]:
         return []
     if found.undone is not None and found.undone.since_ns is not None:
         return []
+    loop = stood_loop(found.loading) if found.loading is not None else None
+    if loop is not None and loop.never_ends:
+        return []
     of_library = _THREADS if found.wait.kind == "forked-native" else None
     return [_KERNEL if found.device is not None else _HOW_LONG, of_library]
 
