@@ -141,7 +141,7 @@ from pytracer.analyze.evidence.failing.usage.nones import item_subject, none_sub
 from pytracer.analyze.evidence.failing.usage.order import called_in_order, order_subject
 from pytracer.analyze.evidence.failing.usage.recursions import repeated_calls
 from pytracer.analyze.evidence.failing.usage.replaced_functions import replaced_function, replaced_subject
-from pytracer.analyze.evidence.failing.usage.schedules import schedule_too_short
+from pytracer.analyze.evidence.failing.usage.schedules import schedule_subject, schedule_too_short
 from pytracer.analyze.evidence.failing.usage.settings import refused_setting, text_subject
 from pytracer.analyze.evidence.failing.usage.skipped import skipped_call, skipped_subject
 from pytracer.analyze.evidence.failing.usage.taken_names import taken_name
@@ -283,6 +283,7 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
 
 _SUBJECTS = (
     endless_subject,
+    schedule_subject,
     dropped_library_subject,
     lost_override_subject,
     replaced_subject,

@@ -16,6 +16,7 @@ from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import names_in, short, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.numbers import Number, number_at
+from pytracer.analyze.evidence.failing.usage.epoch_batches import Counted, counted_otherwise
 from pytracer.analyze.evidence.slicing.spots import Made, Spot
 from pytracer.analyze.evidence.syntax.bindings import is_loop_variable, lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name
@@ -61,6 +62,9 @@ def schedule_too_short(at: FailingLine) -> str | None:
     if counted is None:
         return None
     made, loads = _evaluated(at, counted), [*_loads(at, owner)]
+    other = _otherwise(at, counted, total) if not loads or made == total else None
+    if other is not None:
+        return _of_epochs(at, counted, other, total)
     if not loads:
         return _fewer_steps(at, counted, total) if made in (total, None) else None
     if made == total:
@@ -69,6 +73,36 @@ def schedule_too_short(at: FailingLine) -> str | None:
     if made is not None and len(alone) == 1 and alone[0].call.args:
         return _put_back(at, counted, alone[0], int(made), total)
     return _either(at, counted, loads[0], total)
+
+
+def schedule_subject(at: FailingLine) -> str | None:
+    """What the headline says of one that counts to other epochs than the loader has."""
+    steps, call = _STEPS.search(at.message), at.only(ast.Call)
+    owner = call.func.value if call is not None and isinstance(call.func, ast.Attribute) else None
+    counted = _counted(at, owner) if steps is not None and owner is not None else None
+    if steps is None or owner is None or counted is None:
+        return None
+    other = None if [*_loads(at, owner)] else _otherwise(at, counted, int(steps[2]))
+    return f"the schedule was {other.words}" if other is not None else None
+
+
+def _otherwise(at: FailingLine, counted: _Counted, total: int) -> Counted | None:
+    """Where it has steps_per_epoch, and the loop that steps it more batches."""
+    if _EACH not in counted.given:
+        return None
+    epochs = _number(at, counted.given[_EPOCHS], counted.spot)
+    return counted_otherwise(
+        at, counted.given[_EACH], counted.spot, epochs if type(epochs) is int and epochs else None, total
+    )
+
+
+def _of_epochs(at: FailingLine, counted: _Counted, other: Counted, total: int) -> str:
+    """With the loader's own number, which changes with batch_size."""
+    return (
+        f"The schedule of {_place(at, counted)} was {other.words}: line {at.line} steps it after each batch, and its "
+        f"{total} steps are used up in epoch {total // other.batches.count + 1}. {other.advice}, as many as the loop "
+        "has."
+    )
 
 
 def _counted(at: FailingLine, owner: ast.expr) -> _Counted | None:

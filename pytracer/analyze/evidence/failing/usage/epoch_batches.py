@@ -1,0 +1,106 @@
+"""How many batches the loader has whose loop steps a schedule, by the record of its making, and how many were counted."""
+
+from __future__ import annotations
+
+import ast
+
+import msgspec
+
+from pytracer.analyze.evidence.failing.expressions import short, source
+from pytracer.analyze.evidence.failing.line import FailingLine
+from pytracer.analyze.evidence.slicing.spots import Spot
+from pytracer.analyze.evidence.syntax.calls import called_name, without_wrappers
+from pytracer.analyze.evidence.syntax.loops import deciding_ifs, loops_around
+from pytracer.analyze.evidence.syntax.scopes import spans
+from pytracer.analyze.tensors.source_lines import syntax_tree
+from pytracer.decode.types.journal import Loader
+
+_WRAPPERS = frozenset({"enumerate", "tqdm", "trange", "iter", "track"})
+
+
+class EpochBatches(msgspec.Struct, frozen=True):
+    """`count` of an epoch of the DataLoader made at `place`, which the loop knows as `name`."""
+
+    count: int
+    place: str
+    name: str
+
+    @property
+    def words(self) -> str:
+        return f"the DataLoader of {self.place} has {self.count} batches an epoch"
+
+
+class Counted(msgspec.Struct, frozen=True):
+    """The steps of an epoch that a schedule was made for, and where they were given. `cure`: what to pass there."""
+
+    steps: int
+    epochs: int
+    given: str
+    batches: EpochBatches
+    each: str
+
+    @property
+    def words(self) -> str:
+        return f"made for {self.epochs} epochs of {self.steps} steps ({self.given}), and {self.batches.words}"
+
+    @property
+    def advice(self) -> str:
+        return f"Pass {self.each}=len({self.batches.name}) instead"
+
+
+def epoch_batches(at: FailingLine) -> EpochBatches | None:
+    """Of the innermost loop that steps once for each batch; None where a condition may leave some out."""
+    for depth, frame in enumerate(at.frames):
+        tree, line = syntax_tree(at.snapshot, frame), frame.line or 0
+        if tree is None or deciding_ifs(tree, line):
+            return None
+        loops = loops_around(tree, line)
+        if loops:
+            loop = loops[-1]
+            return _of_loop(at, loop, depth) if isinstance(loop, (ast.For, ast.AsyncFor)) else None
+    return None
+
+
+def _of_loop(at: FailingLine, loop: ast.For | ast.AsyncFor, depth: int) -> EpochBatches | None:
+    over = without_wrappers(loop.iter, _WRAPPERS)
+    made = at.made(over, depth=depth) if isinstance(over, (ast.Name, ast.Attribute)) else None
+    if made is None or not isinstance(made.node, ast.Call) or called_name(made.node) != "DataLoader":
+        return None
+    counts = {
+        item.data.batches
+        for item in at.snapshot.facts
+        if isinstance(item.data, Loader) and item.data.at is not None
+        if item.data.at.file == made.spot.file and spans(made.node, item.data.at.line or 0)
+    }
+    count = next(iter(counts)) if len(counts) == 1 else None
+    # The name that the loader has at the line that made it, and where the schedule is made.
+    names = [source(node) for node, _ in made.through if isinstance(node, (ast.Name, ast.Attribute))]
+    return EpochBatches(count, at.place(made.spot, made.line), names[-1] if names else source(over)) if count else None
+
+
+def counted_otherwise(
+    at: FailingLine, each: ast.expr, spot: Spot, epochs: int | None, total: int
+) -> Counted | None:
+    """None where an epoch has as many batches as the schedule counts for one, or that is not known.
+
+    Args:
+        at: The line that raised it.
+        each: What the schedule was given as steps_per_epoch.
+        spot: Where it was made.
+        epochs: Of the schedule, where that is known.
+        total: All its steps.
+    """
+    made = at.slice.made(each, spot, calls=True)
+    option = isinstance(made.node, ast.Call) and called_name(made.node) == "add_argument"
+    steps = at.evaluated(each, spot)
+    if steps is None and epochs:
+        steps = total // epochs
+    if not steps or total % steps or (epochs is not None and epochs * steps != total):
+        return None
+    batches = epoch_batches(at)
+    if batches is None or batches.count <= steps:
+        return None
+    where = at.place(made.spot, made.line)
+    written = short(source(made.node)) if option or not isinstance(made.node, ast.Constant) else f"{steps}"
+    given = f"{where}: `{written}`" if option else f"{where}: `steps_per_epoch={written}`"
+    return Counted(steps, total // steps, given, batches, "steps_per_epoch")
