@@ -18,6 +18,7 @@ from pytracer.analyze.evidence.wild.ended_memory import ended_memory
 from pytracer.analyze.evidence.wild.expanded_argument import expanded_argument
 from pytracer.analyze.evidence.wild.explanation import Explanation
 from pytracer.analyze.evidence.wild.far_index import far_index
+from pytracer.analyze.evidence.wild.float_index import float_index
 from pytracer.analyze.evidence.wild.freed_argument import freed_argument
 from pytracer.analyze.evidence.wild.freed_callback import freed_callback
 from pytracer.analyze.evidence.wild.int_overflow import int_overflow
@@ -99,6 +100,7 @@ _FINDERS: tuple[Callable[[ProcessView], Explanation | None], ...] = (
     freed_argument,
     misread_elements,
     misread_floats,
+    float_index,
     looked_up_index,
     _far_index,
     copied_row,
