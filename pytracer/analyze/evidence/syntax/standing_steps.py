@@ -152,7 +152,8 @@ def _steps(loop: EndlessLoop, name: str) -> list[_Step] | None:
         item for item in body_of(loop) if isinstance(item, (ast.AugAssign, ast.Assign)) and _name(item) == name
     ]
     named = any(
-        isinstance(item, (ast.ExceptHandler, ast.alias, ast.MatchAs)) and name in (item.name, getattr(item, "asname", 0))
+        isinstance(item, (ast.ExceptHandler, ast.alias, ast.MatchAs))
+        and name in (item.name, getattr(item, "asname", 0))
         for item in body_of(loop)
     )
     return steps if len(stored) == len(steps) and not named else None
@@ -261,6 +262,6 @@ def _leads_to_end(found: _Test, step: ast.AugAssign) -> bool:
 
 def _other_advice(loop: EndlessLoop, step: _Step, name: str) -> str:
     return (
-        f"Let line {step.lineno} change `{name}` in each pass, or end the loop of line {loop.lineno} by `break` where a "
-        f"pass has left `{name}` as it was."
+        f"Let line {step.lineno} change `{name}` in each pass, or end the loop of line {loop.lineno} by `break` where "
+        f"a pass has left `{name}` as it was."
     )

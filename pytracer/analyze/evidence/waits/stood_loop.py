@@ -147,8 +147,7 @@ def stood_loop(view: ProcessView) -> StoodLoop | None:
         return StoodLoop(frames[0], frames[0], pause, spun.loop.lineno, head_of(spun.loop), spun.reason)
     still = _standing(view, stack, frames)
     if still is not None:
-        frame, loop, reason = still
-        return StoodLoop(frame, frames[0], pause, loop.lineno, head_of(loop), reason)
+        return StoodLoop(still[0], frames[0], pause, still[1].lineno, head_of(still[1]), still[2])
     if pause is None:
         return None
     found = _search(view, frames, pause, asleep=asleep)

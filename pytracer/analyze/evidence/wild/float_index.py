@@ -99,9 +99,9 @@ class FloatIndex(Explanation):
         if read is not None and read.rows is not None:
             low, high = read.rows
             return (
-                f"No condition there asks whether {low} < {high}: of a row without elements, {read.place} reads an element "
-                f"of {read.array} all the same, one of the next row, or behind the end where no other row follows. Handle "
-                f"`if ({low} == {high})` before it, or leave such rows out of what {line} passes."
+                f"No condition there asks whether {low} < {high}: of a row without elements, {read.place} reads an "
+                f"element of {read.array} all the same, one of the next row, or behind the end where no other row "
+                f"follows. Handle `if ({low} == {high})` before it, or leave such rows out of what {line} passes."
             )
         if read is not None:
             return (
@@ -117,7 +117,7 @@ class FloatIndex(Explanation):
 
 
 def float_index(view: ProcessView) -> FloatIndex | None:
-    """None of an index that is no such number, or that an integer tensor has; of arrays of another type than it takes."""
+    """None of an index that is no such number or that an integer tensor has, and of arrays of an unfit type."""
     far, crash = far_index(view), view.crash
     if far is None or far.index is None or crash is None or far.scale != _WIDE:
         return None
@@ -185,7 +185,9 @@ def _ends(view: ProcessView, array: HeldArray) -> Iterator[Behind]:
     """What is known of its end: the floats that follow it, and that a register has its length, one its address."""
     crash, elements = view.crash, math.prod(array.shape)
     end, held = array.data + _WIDE * elements, data_registers(crash) if crash is not None else {}
-    others = [item for item in (crash.arrays if crash is not None else ()) if item.data == end and item.dtype in _FLOATS]
+    others = [
+        item for item in (crash.arrays if crash is not None else ()) if item.data == end and item.dtype in _FLOATS
+    ]
     other = next((item for item in others if item.frame == array.frame), None)
     known = elements > _FEW and array.data in held.values()
     length = next((name for name, value in held.items() if value == elements), None) if known else None

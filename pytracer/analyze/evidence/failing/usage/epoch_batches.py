@@ -1,4 +1,4 @@
-"""How many batches the loader has whose loop steps a schedule, by the record of its making, and how many were counted."""
+"""How many batches the loader has whose loop steps a schedule, by its record, and how many that was made for."""
 
 from __future__ import annotations
 
@@ -27,11 +27,12 @@ class EpochBatches(msgspec.Struct, frozen=True):
 
     @property
     def words(self) -> str:
+        """`the DataLoader of line 7 has 80 batches an epoch`."""
         return f"the DataLoader of {self.place} has {self.count} batches an epoch"
 
 
 class Counted(msgspec.Struct, frozen=True):
-    """The steps of an epoch that a schedule was made for, and where they were given. `cure`: what to pass there."""
+    """The steps of an epoch that a schedule was made for, and where they were given, as the argument `each`."""
 
     steps: int
     epochs: int
@@ -41,10 +42,12 @@ class Counted(msgspec.Struct, frozen=True):
 
     @property
     def words(self) -> str:
+        """After "it was"."""
         return f"made for {self.epochs} epochs of {self.steps} steps ({self.given}), and {self.batches.words}"
 
     @property
     def advice(self) -> str:
+        """What to pass."""
         return f"Pass {self.each}=len({self.batches.name}) instead"
 
 
@@ -78,9 +81,13 @@ def _of_loop(at: FailingLine, loop: ast.For | ast.AsyncFor, depth: int) -> Epoch
     return EpochBatches(count, at.place(made.spot, made.line), names[-1] if names else source(over)) if count else None
 
 
-def counted_otherwise(
-    at: FailingLine, each: ast.expr, spot: Spot, epochs: int | None, total: int
-) -> Counted | None:
+def _recorded(at: FailingLine, node: ast.AST, spot: Spot) -> int | None:
+    """What a variable on the way was, such as `args.steps`."""
+    text = at.value_at(node, spot)
+    return int(text) if text is not None and text.isdecimal() else None
+
+
+def counted_otherwise(at: FailingLine, each: ast.expr, spot: Spot, epochs: int | None, total: int) -> Counted | None:
     """None where an epoch has as many batches as the schedule counts for one, or that is not known.
 
     Args:
@@ -93,6 +100,8 @@ def counted_otherwise(
     made = at.slice.made(each, spot, calls=True)
     option = isinstance(made.node, ast.Call) and called_name(made.node) == "add_argument"
     steps = at.evaluated(each, spot)
+    if steps is None:
+        steps = next((number for part in made.through if (number := _recorded(at, *part)) is not None), None)
     if steps is None and epochs:
         steps = total // epochs
     if not steps or total % steps or (epochs is not None and epochs * steps != total):

@@ -173,15 +173,15 @@ def _loads(at: FailingLine, owner: ast.expr) -> Iterator[_Load]:
         for item in nodes_of(tree):
             if not isinstance(item, ast.Call) or not isinstance(item.func, ast.Attribute):
                 continue
-            holder, place = item.func.value, at.in_file(file, item.lineno)
+            holder = item.func.value
             name = source(holder).rpartition(".")[2]
             if item.func.attr == "load_state":
-                yield _Load(place, item, surely=False)
+                yield _Load(at.in_file(file, item.lineno), item, surely=False)
             elif item.func.attr == "load_state_dict" and item.args:
                 if name == own:
-                    yield _Load(place, item, surely=True)
+                    yield _Load(at.in_file(file, item.lineno), item, surely=True)
                 elif "sched" in name or _is_any(at, holder, item.lineno):
-                    yield _Load(place, item, surely=False)
+                    yield _Load(at.in_file(file, item.lineno), item, surely=False)
 
 
 def _is_any(at: FailingLine, holder: ast.expr, line: int) -> bool:

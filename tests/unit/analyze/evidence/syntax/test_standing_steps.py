@@ -29,7 +29,7 @@ def possible(body: str, head: str = "while at > low", **values: object) -> Reaso
 
 
 FALLS = "at -= 3 * size // height\nup -= 2 * height // size"
-AT = {"at": 13, "up": -900, "low": -1, "size": 30, "height": 127}
+AT: dict[str, object] = {"at": 13, "up": -900, "low": -1, "size": 30, "height": 127}
 
 
 def test_a_step_of_zero_keeps_one_side_of_an_or_true() -> None:
