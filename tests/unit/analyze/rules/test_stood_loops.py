@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from pytracer.analyze.engine import build_report
+from pytracer.decode.types.snapshot import HeldValue
 from pytracer.report.job import Report
 from tests.support import scenarios as s
 from tests.support.deaths import advice, summary, verdict
-from tests.support.standing import ended, parent, stopped
+from tests.support.standing import TIMEOUT, ended, parent, stopped, with_ending
 from tests.support.synth import Box
 
 TRAIN = """\
@@ -47,6 +50,10 @@ def buckets(rows, size):
 def gather(count, total):
     while count.value < total:
         pass
+
+def fog(at, width, height):
+    while at > 0:
+        at -= width // height
 """
 
 
@@ -219,3 +226,40 @@ def test_work_of_another_place_shows_nothing_of_a_loop(run: Path) -> None:
     found = filling(run, (6, 8))
     assert verdict(found) == ("external-kill", "certain")
     assert "`pool` is empty, so" not in summary(found)
+
+
+def fogged(run: Path, **values: int) -> Report:
+    """Ended in the loop of fog(), with these values of its variables."""
+    program = str(s.program_in(run, TRAIN))
+    root = Box(pid=90, ppid=80, argv=TIMEOUT).at(60_010).wait(101, signal=15).exit(124)
+    job = s.load(run, root, stopped(trained(), [("fog", program, 38), ("train", program, 9)]))
+    held = tuple(HeldValue(name, str(value), 0) for name, value in values.items())
+    return build_report(
+        replace(
+            job,
+            processes=tuple(
+                with_ending(item, values=held) if item.snapshot.pid == 101 else item for item in job.processes
+            ),
+        )
+    )
+
+
+def test_a_step_that_was_zero_is_the_cause(run: Path) -> None:
+    found = fogged(run, at=13, width=30, height=127)
+    assert verdict(found) == ("hang", "likely")
+    assert "computed for ever in the loop of line 37 (`while at > 0`)" in summary(found)
+    assert "`at` stays 13, and `at > 0` true: line 38 (`at -= width // height`) takes 0 from it" in summary(found)
+    assert advice(found).startswith("Make the step of line 38 at least 1: `at -= max(1, width // height)`.")
+
+
+def test_a_step_that_was_not_zero_may_come_to_its_end(run: Path) -> None:
+    """The look-alike: it takes long."""
+    found = fogged(run, at=13, width=300, height=127)
+    assert verdict(found) == ("external-kill", "certain")
+    assert "stays" not in summary(found) and "max(1" not in advice(found)
+
+
+def test_a_step_that_may_be_zero_is_possibly_the_cause(run: Path) -> None:
+    found = fogged(run)
+    assert verdict(found) == ("hang", "possible")
+    assert "which is nothing where `width` is less than `height`" in summary(found)

@@ -98,7 +98,6 @@ def counted_otherwise(at: FailingLine, each: ast.expr, spot: Spot, epochs: int |
         total: All its steps.
     """
     made = at.slice.made(each, spot, calls=True)
-    option = isinstance(made.node, ast.Call) and called_name(made.node) == "add_argument"
     steps = at.evaluated(each, spot)
     if steps is None:
         steps = next((number for part in made.through if (number := _recorded(at, *part)) is not None), None)
@@ -110,6 +109,6 @@ def counted_otherwise(at: FailingLine, each: ast.expr, spot: Spot, epochs: int |
     if batches is None or batches.count <= steps:
         return None
     where = at.place(made.spot, made.line)
-    written = short(source(made.node)) if option or not isinstance(made.node, ast.Constant) else f"{steps}"
-    given = f"{where}: `{written}`" if option else f"{where}: `steps_per_epoch={written}`"
-    return Counted(steps, total // steps, given, batches, "steps_per_epoch")
+    option = made.node.args[0] if isinstance(made.node, ast.Call) and called_name(made.node) == "add_argument" else None
+    given = str(option.value) if isinstance(option, ast.Constant) else f"steps_per_epoch={source(made.node)}"
+    return Counted(steps, total // steps, f"{where}: `{short(given)}`", batches, "steps_per_epoch")
