@@ -100,8 +100,7 @@ def _of_epochs(at: FailingLine, counted: _Counted, other: Counted, total: int) -
     """With the loader's own number, which changes with batch_size."""
     return (
         f"The schedule of {_place(at, counted)} was {other.words}: line {at.line} steps it after each batch, and its "
-        f"{total} steps are used up in epoch {total // other.batches.count + 1}. {other.advice}, as many as the loop "
-        "has."
+        f"{total} steps last for {total / other.batches.count:.3g} epochs. {other.advice}, as many as the loop has."
     )
 
 

@@ -66,7 +66,7 @@ def test_both_numbers_are_named_with_their_lines(tmp_path: Path) -> None:
         "the schedule was made for 5 epochs of 40 steps (line 18: `steps_per_epoch=40`), and the DataLoader of line 17 "
         "has 80 batches an epoch"
     )
-    assert "its 200 steps are used up in epoch 3" in (explanation.words or "")
+    assert "its 200 steps last for 2.5 epochs" in (explanation.words or "")
     assert "Pass steps_per_epoch=len(train_loader) instead" in (explanation.words or "")
 
 
