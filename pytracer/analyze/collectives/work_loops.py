@@ -9,7 +9,11 @@ import msgspec
 from pytracer._library_files import is_library_file
 from pytracer.analyze.collectives.rank_branches import branch_at_end
 from pytracer.analyze.collectives.ways import head_words
+from pytracer.analyze.evidence.native.fault_function import own_function
 from pytracer.analyze.evidence.syntax.loops import Loop, loops_around
+from pytracer.analyze.evidence.syntax.unbounded import Reason
+from pytracer.analyze.evidence.waits.stood_loop import loop_reason
+from pytracer.analyze.evidence.waits.waits import wait_of, was_asleep
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
@@ -56,3 +60,11 @@ def work_loop(view: ProcessView) -> WorkLoop | None:
         if is_last or inside:
             return None
     return None
+
+
+def endless_loop(view: ProcessView) -> tuple[Reason, str] | None:
+    """Why the loop that a rank's own code worked in at its end may not end by itself, and where that was called."""
+    if view.raised or was_asleep(view) or wait_of(view) is not None or own_function(view) is not None:
+        return None
+    found = loop_reason(view)
+    return found if found is not None and not found[0].by_others else None

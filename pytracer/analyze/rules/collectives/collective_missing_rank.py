@@ -40,6 +40,7 @@ from pytracer.analyze.collectives.differing_values import differing_values
 from pytracer.analyze.collectives.exchanges import exchange_with_any
 from pytracer.analyze.collectives.extra_calls import ExtraCall
 from pytracer.analyze.collectives.gone_on import GoneOn, gone_on
+from pytracer.analyze.collectives.groups_alone import group_alone
 from pytracer.analyze.collectives.library_calls import library_call
 from pytracer.analyze.collectives.parting import one_rank_way
 from pytracer.analyze.collectives.polled_works import polling
@@ -48,7 +49,7 @@ from pytracer.analyze.collectives.rank_branches import branch_advice, branch_at_
 from pytracer.analyze.collectives.served_locks import served_lock
 from pytracer.analyze.collectives.time_limits import TimeLimit, time_limit
 from pytracer.analyze.collectives.unreceived_sends import UnreceivedSend, lost_message
-from pytracer.analyze.collectives.work_loops import work_loop
+from pytracer.analyze.collectives.work_loops import endless_loop, work_loop
 from pytracer.analyze.deaths.attribution import symptom_evidence, views_of
 from pytracer.analyze.evidence.ends.ended_while import own_path_alone
 from pytracer.analyze.evidence.exceptions.handled import handled_at_end
@@ -179,6 +180,9 @@ def _last_place(job: JobView, item: Absence, ranks: str) -> str:
     frame = view.python_frame
     if len(item.views) > 1 or item.fate != "late" or view.raised or frame is None or is_library_file(frame.file):
         return ""
+    alone = group_alone(job, item)
+    if alone is not None:
+        return f"; {at_its_end(view)}, {ranks} {alone.words}"
     waits = blocked(job, view)
     polled = polled_by(view)
     works = work_loop(view) if polled is None else None
@@ -186,6 +190,8 @@ def _last_place(job: JobView, item: Absence, ranks: str) -> str:
     common, running = _at_work(job, item) if works is None else (None, None)
     doing = "slept" if was_asleep(view) and works is None else f"was {running}" if running is not None else "was"
     called = f", {common.words}" if common is not None else ""
+    endless = endless_loop(view) if polled is None and works is None else None
+    called += f"{endless[1]}; {endless[0].words}" if endless is not None else ""
     slept = f"{doing} at {place_words(frame)}{loop}{called}"
     did = waits.words if waits is not None else slept
     return f"; {at_its_end(view)}, {ranks} {did}"
@@ -199,6 +205,9 @@ def _polled_words(view: ProcessView, polled: Polled) -> str:
 def _advice(job: JobView, item: Absence, ranks: str) -> str:
     """With the line where the rank was when it ended: there it spent the time, or hung."""
     frames = [view.python_frame for view in item.views]
+    group = group_alone(job, item)
+    if group is not None:
+        return group.advice
     alone = _only_here(job, item)
     if alone is not None:
         return alone[0]
@@ -274,6 +283,9 @@ def _late_advice(job: JobView, item: Absence, frame: PythonFrame, ranks: str) ->
             f"{below.words}: the others waited for what {ranks} did there{until}. {longer}, {raised}; else see what is "
             f"slow at line {frame.line} in {frame.function}."
         )
+    endless = endless_loop(view) if works is None else None
+    if endless is not None:
+        return f"{endless[0].advice} If it only takes long, {raised}."
     common, running = _at_work(job, item) if works is None else (None, None)
     if common is not None and running is not None:
         return _running_advice(view, common, running, ranks, limit)
