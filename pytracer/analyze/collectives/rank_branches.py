@@ -16,6 +16,7 @@ from pytracer.analyze.collectives.call_sites import stacks_of
 from pytracer.analyze.collectives.deciding_tests import SAME
 from pytracer.analyze.collectives.description import place_of
 from pytracer.analyze.collectives.one_rank_parts import called_there, writing_lines
+from pytracer.analyze.collectives.rank_attributes import RankAttribute, rank_attribute
 from pytracer.analyze.collectives.rank_objects import held_values
 from pytracer.analyze.collectives.ways import Side, way_to
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
@@ -67,6 +68,9 @@ class RankBranch(msgspec.Struct, frozen=True):
     test: ast.If | None = None
     between: tuple[int, int] | None = None
     """Of a branch that leaves: the first and the last line of what runs between it and the line."""
+
+    attribute: RankAttribute | None = None
+    """What it asks for that each object has by the rank, where the condition does not speak of the rank itself."""
 
     @property
     def decorates(self) -> bool:
@@ -124,8 +128,9 @@ class RankBranch(msgspec.Struct, frozen=True):
 
     @property
     def words(self) -> str:
-        """As branch_words."""
-        return branch_words(self.frame, f"`{self.text}`", self.line, self.around, otherwise=self.otherwise)
+        """As branch_words, with what makes it one on the rank."""
+        words = branch_words(self.frame, f"`{self.text}`", self.line, self.around, otherwise=self.otherwise)
+        return f"{words[:-1]}; {self.attribute.words})" if self.attribute is not None else words
 
 
 def branch_words(frame: PythonFrame, text: str, line: int, around: bool, *, otherwise: bool = False) -> str:
@@ -270,7 +275,9 @@ def _in_frames(view: ProcessView, frames: Sequence[PythonFrame]) -> Iterator[Ran
             text = line_text(snapshot, head)
             if text is not None:
                 between = None if around else _between(tree, item, frame.line)
-                yield RankBranch(frame, item.lineno, text, around, asks_rank(tree, item), item, between)
+                on_rank = asks_rank(tree, item)
+                by = rank_attribute(snapshot, frames, tree, item.test, frame.file) if not on_rank else None
+                yield RankBranch(frame, item.lineno, text, around, on_rank or by is not None, item, between, by)
         decorator = _decorator(tree, frame.line)
         if decorator is not None:
             yield RankBranch(frame, decorator.lineno, f"@{ast.unparse(decorator)}", around=True, on_rank=True)

@@ -91,3 +91,54 @@ def test_barrier_behind_an_early_return_stays_behind_what_it_waits_for(op: str, 
     )
     assert (kept in advice(report)) == (op == "barrier" and between != ""), advice(report)
     assert ("move it before line 2" in advice(report)) == (op != "barrier" or not between)
+
+
+TRACKER = """class Tracker:
+    def __init__(self, enabled=True):
+        self.enabled = {held}
+    def log(self):
+        if self.enabled:
+            mean(loss)
+    def off(self):
+        {other}
+main = rank == 0
+{made}
+"""
+
+
+@pytest.mark.parametrize(
+    "held, made, value, line",
+    [
+        ("enabled", "run = Tracker(enabled=rank == 0)", "rank == 0", 10),
+        ("enabled", "run = Tracker(main)", "rank == 0", 10),
+        ("enabled", "run = Tracker(args.log and dist.get_rank() == 0)", "args.log and dist.get_rank() == 0", 10),
+        ("enabled", "run = Tracker(is_main_process())", "is_main_process()", 10),
+        ("dist.get_rank() == 0", "run = Tracker()", "dist.get_rank() == 0", 3),
+    ],
+)
+def test_an_attribute_that_each_object_is_made_with_by_the_rank(
+    run: Path, held: str, made: str, value: str, line: int
+) -> None:
+    """The condition does not speak of the rank; the line that makes the object does."""
+    said = missing(run, TRACKER.format(held=held, made=made, other="pass"), 6)
+    assert "; the call of rank 0 is below `if self.enabled:` (program.py:5)." in said
+    assert f"is below `if self.enabled:` (line 5; `self.enabled` is `{value}`, by line {line}), so that only" in said
+
+
+@pytest.mark.parametrize(
+    "made, other",
+    [
+        ("run = Tracker(args.log)", "pass"),
+        ("run = Tracker()", "pass"),
+        ("run = Tracker(rank >= 0)", "pass"),
+        ("run = Tracker(lora_rank == 0)", "pass"),
+        ("run = Tracker(path_of(rank))", "pass"),
+        ("run = Tracker(**options)", "pass"),
+        ("one, two = Tracker(rank == 0), Tracker(True)", "pass"),
+        ("run = Tracker(rank == 0)", "self.enabled = True"),
+        ("run = make(Tracker)", "pass"),
+    ],
+)
+def test_an_attribute_that_may_be_the_same_on_all_ranks_is_not_named(run: Path, made: str, other: str) -> None:
+    """The look-alikes: options, a default, another object, an attribute that is set later."""
+    assert "the call of rank 0" not in missing(run, TRACKER.format(held="enabled", made=made, other=other), 6)
