@@ -7,17 +7,14 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from pytracer._patterns import Pattern
+from pytracer.analyze.collectives.clock_tests import reads_clock
 from pytracer.analyze.evidence.failing.expressions import source
-from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.loops import Loop, breaks, deciding_ifs
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.ranks import comes_alone, one_rank_words
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, spans_body
 from pytracer.analyze.naming import line_in
-
-_CLOCK = Pattern(r"\b(?:time|perf_counter|monotonic|process_time|now|utcnow)\(\)|\b(?:perf_counter|monotonic)_ns\(\)")
 
 
 class StopFlag(msgspec.Struct, frozen=True):
@@ -44,8 +41,10 @@ def stop_flag(files: Mapping[str, ast.Module], file: str, line: int, test: ast.e
     tree = files.get(file)
     if tree is None:
         return None
-    if _reads_clock(tree, line, test):
-        return StopFlag("goes by the clock of each process", "Each rank reads a clock of its own.")
+    clock = reads_clock(files, tree, line, test)
+    if clock is not None:
+        by = f", by `{clock}`" if clock else ""
+        return StopFlag(f"goes by the clock of each process{by}", "Each rank reads a clock of its own.")
     while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         test = test.operand
     name = _flag_name(test)
@@ -81,16 +80,6 @@ def _of_handler(tree: ast.Module, call: ast.Call, where: str) -> StopFlag:
             why = f"Only {only} has that handler (line {call.lineno}, below `if {source(item.test)}:`)."
             return StopFlag(f"its {signal} sets ({where})", why)
     return StopFlag(f"its {signal} sets ({where})", "A signal comes to one process, or to each at another time.")
-
-
-def _reads_clock(tree: ast.Module, line: int, test: ast.expr) -> bool:
-    texts = [ast.unparse(test)]
-    scope = scope_of(tree, line)
-    for item in nodes_of(test):
-        if isinstance(item, ast.Name):
-            above = [(at, value) for at, value in lines_that_bind(scope, item.id) if at < line and value is not None]
-            texts += [ast.unparse(value) for at, value in above if at == max(number for number, _ in above)]
-    return isinstance(test, (ast.Compare, ast.Name)) and any(_CLOCK.search(text) for text in texts)
 
 
 def _flag_name(test: ast.expr) -> str | None:
