@@ -139,6 +139,8 @@ class CollectiveMismatch:
         """See Rule."""
         match, found, handled = judgement.found.match, judgement.found.mismatch, judgement.found.handled
         told = explained(job, match, found)
+        if handled is not None and handled.block is not None:
+            told = Explained(told.advice)  # what led the rank there is known: no loop or branch is the reason
         advice = _next(job, judgement.found, told)
         below = _below(job, found, advice) if told.cause is None else None
         summary = mismatch_summary(job, match, found, told, below)

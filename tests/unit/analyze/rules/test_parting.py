@@ -27,8 +27,10 @@ def parted(run: Path, source: str, mine: Way, theirs: Way) -> str:
     return advice(reported(run, source, mine, theirs))
 
 
-def reported(run: Path, source: str, mine: Way, theirs: Way, rounds: int = 1) -> Report:
-    """`rounds`: calls of both before."""
+def reported(
+    run: Path, source: str, mine: Way, theirs: Way, rounds: int = 1, handling: tuple[str, int] | None = None
+) -> Report:
+    """`rounds`: calls of both before. `handling`: where rank 1 had raised the error that it is handling."""
     program = program_in(run, source)
     job = Ranks(2)
     job.everybody(*[DONE] * rounds)
@@ -36,7 +38,11 @@ def reported(run: Path, source: str, mine: Way, theirs: Way, rounds: int = 1) ->
     job.calls(1, call("broadcast_", root=0, state="failed", line=48), first=rounds + 1)
     for rank, line, way in ((0, 44, mine), (1, 48, theirs)):
         stack = [IN_TORCH, ("step", SCRIPT, line), *((function, str(program), number) for function, number in way)]
-        job.boxes[rank].at(7000 + rank).exception("RuntimeError", TIME_OUT, stack).exit(1)
+        context = []
+        if handling is not None and rank == 1:
+            raised = {"function": handling[0], "file": str(program), "line": handling[1]}
+            context = [{"type": "KeyError", "message": "label", "python_stack": [raised]}]
+        job.boxes[rank].at(7000 + rank).exception("RuntimeError", TIME_OUT, stack, context=context).exit(1)
         job.endings[rank] = {"exit_code": 1}
     return build_report(job.job(run))
 
@@ -68,6 +74,19 @@ def test_rounds_that_depend_on_the_rank_are_told(run: Path) -> None:
     """The head of the loop names it."""
     source = "def fit(files, rank):\n    for file in files[rank::2]:\n        step(file)\n    save()\n"
     assert "may depend on the rank" in parted(run, source, [("fit", 3)], [("fit", 4)])
+
+
+def test_error_that_led_a_rank_out_of_a_loop_is_the_reason_and_not_its_number_of_rounds(run: Path) -> None:
+    """By a `finally` that communicates; the look-alike was handling nothing."""
+    source = (
+        "def fit(timer):\n    try:\n        while not time.time() > end:\n            step()\n    finally:\n"
+        "        save()\n"
+    )
+    report = reported(run, source, [("fit", 4)], [("fit", 6)], 3, handling=("fit", 4))
+    assert summary(report).endswith(", where it was handling KeyError: label at program.py:4 in fit.")
+    assert "loop" not in summary(report)
+    assert "the `finally` of program.py:6 calls a collective" in advice(report)
+    assert "had left the loop of line 3" in summary(reported(run, source, [("fit", 4)], [("fit", 6)], 3))
 
 
 STOPS = """def fit(control, start):
@@ -114,6 +133,55 @@ def test_flag_by_which_one_rank_left_the_loop_is_followed(
     report = reported(run, STOPS.format(**{**STOP, **parts}), [("fit", 3)], [("fit", 6)], 3)
     assert words in summary(report)
     assert more in advice(report)
+
+
+TIMERS = """def fit(timer, args):
+    while {test}:
+        step()
+    save()
+class Timer:
+    @property
+    def elapsed(self):
+        return {clock}
+    def expired(self):
+        return self.elapsed >= self.budget
+"""
+CLOCK = "time.monotonic() - self.started"
+
+
+@pytest.mark.parametrize(
+    ("test", "by"),
+    [
+        ("not timer.expired()", "timer.expired()"),
+        ("step < args.max_steps and not timer.expired()", "timer.expired()"),
+        ("args.steps and timer.elapsed < args.budget", "timer.elapsed"),
+    ],
+)
+def test_method_of_a_timer_by_which_a_rank_left_the_loop_is_followed_to_its_clock(
+    test: str, by: str, run: Path
+) -> None:
+    """Through a property; beside it only what is the same on all ranks."""
+    report = reported(run, TIMERS.format(test=test, clock=CLOCK), [("fit", 3)], [("fit", 4)], 3)
+    assert f"), which goes by the clock of each process, by `{by}`" in summary(report)
+    assert "Each rank reads a clock of its own." in advice(report)
+
+
+@pytest.mark.parametrize(
+    ("test", "clock"),
+    [
+        ("not timer.expired()", "self.rounds"),
+        ("more() and not timer.expired()", CLOCK),
+        ("not timer.elapsed()", CLOCK),
+        ("not timer.expired", CLOCK),
+        ("not other.over()", CLOCK),
+    ],
+)
+def test_method_that_shows_no_clock_or_beside_another_condition_is_not_said_to_go_by_one(
+    test: str, clock: str, run: Path
+) -> None:
+    """The look-alikes: a count, another part that may have ended it, a name that is no such call."""
+    report = reported(run, TIMERS.format(test=test, clock=clock), [("fit", 3)], [("fit", 4)], 3)
+    assert "clock" not in summary(report) + advice(report)
 
 
 @pytest.mark.parametrize(
