@@ -8,7 +8,8 @@ for longer than the time-out, a rank that hangs, or one that died.
 
 Where those that waited gave up by a time-out, the line that set it is named, and the loop in which the rank worked.
 
-It may also wait to receive a message whose Work its sender has dropped: then the line that sends it is named.
+It may also wait to receive a message whose Work its sender has dropped: then the line that sends it is named. Or it is
+in new_group(), which the others had not called, or in a loop that may not end by itself.
 
 What to do: look at what the named rank did after its last collective, and compare its branch with that of the others.
 
