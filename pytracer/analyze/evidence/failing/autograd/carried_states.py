@@ -17,13 +17,14 @@ from pytracer.analyze.evidence.failing.autograd.kept_results import (
     Stored,
     attribute_of,
     methods_of,
+    path_of,
     stores,
 )
 from pytracer.analyze.evidence.failing.autograd.overwritten_states import Overwritten, overwrites, overwritten
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.slicing.calls import MADE_ON_CALL
 from pytracer.analyze.evidence.syntax.calls import called_name
-from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.names import bare_names, variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, parameters, spans
 
@@ -75,6 +76,8 @@ def _how(at: FailingLine, stored: Stored, name: str, kept: Overwritten | None) -
         return f"Write `{kept.detached}` there, or store `.detach()` of it ({place})."
     if isinstance(stored.node, ast.Expr):
         return "Store `.detach()` of it, or start anew in each step."
+    if isinstance(stored.node, ast.Assign) and isinstance(stored.node.targets[0], ast.Subscript):
+        return "Store it detached (of a tuple, each tensor), or start anew in each step."
     return f"Set `{name} = {name}.detach()` before (of a tuple, each tensor), or start anew in each step."
 
 
@@ -97,7 +100,7 @@ def _applied_there_only(raised: FailingLine, stored: Stored) -> bool:
 def _last_carried(at: FailingLine) -> tuple[Stored, int] | None:
     read = [(item, line) for item in stores(at) if (line := _read_before(at, item)) is not None]
     for given in (False, True):
-        found = [pair for pair in read if _is_computed(pair[0], given=given)]
+        found = [pair for pair in read if is_computed(pair[0], given=given)]
         names = {(item.owner.name, attribute_of(item.node)) for item, _ in found}
         if found:
             return found[-1] if len(names) == 1 else None
@@ -117,29 +120,64 @@ def _read_before(at: FailingLine, stored: Stored) -> int | None:
         reads = [
             item.lineno
             for item in nodes
-            if isinstance(item, ast.Attribute) and variable(item) == f"self.{name}" and isinstance(item.ctx, ast.Load)
+            if isinstance(item, ast.Attribute) and path_of(item) == f"self.{name}" and isinstance(item.ctx, ast.Load)
             if id(item) not in not_read
         ]
         cut = any(
             isinstance(item, ast.stmt) and not hasattr(item, "body") and f"self.{name}" in (text := ast.unparse(item))
             and WITHOUT_GRAPH.search(text) for item in nodes
         )  # fmt: skip
-        if cut:
+        if cut or _is_cut_elsewhere(at, method, f"self.{name}"):
             return None
         if reads and method.name != "__init__" and (filled or min(reads) <= stored.node.lineno):
             return min(reads)
     return None
 
 
-def _is_computed(stored: Stored, *, given: bool) -> bool:
+def _is_cut_elsewhere(at: FailingLine, method: ast.FunctionDef, path: str) -> bool:
+    """Whether what is read is detached under another name of the method, or by a function: `repackage(self.hidden)`."""
+    statements = [item for item in own_nodes(method) if isinstance(item, ast.stmt) and not hasattr(item, "body")]
+    other = {
+        part.id
+        for item in statements
+        if isinstance(item, ast.Assign) and _reads_alone(item.value, path)
+        for target in item.targets
+        for part in nodes_of(target)
+        if isinstance(part, ast.Name)
+    }
+    if any(other & bare_names(item) and WITHOUT_GRAPH.search(ast.unparse(item)) for item in statements):
+        return True
+    given = {
+        called_name(item)
+        for item in own_nodes(method)
+        if isinstance(item, ast.Call)
+        for argument in item.args
+        if other & bare_names(argument) or any(path_of(part) == path for part in nodes_of(argument))
+    }
+    return any(
+        isinstance(item, ast.FunctionDef) and item.name in given and WITHOUT_GRAPH.search(ast.unparse(item))
+        for tree in at.files.values()
+        for item in nodes_of(tree)
+    )
+
+
+def _reads_alone(value: ast.expr, path: str) -> bool:
+    """`self.hidden`, `self.hidden[0]` and `self.hidden.get("train")`, and not what a call makes of it."""
+    calls = [item for item in nodes_of(value) if isinstance(item, ast.Call)]
+    given = [part for item in calls for argument in item.args for part in nodes_of(argument)]
+    return any(path_of(item) == path for item in nodes_of(value)) and not any(path_of(item) == path for item in given)
+
+
+def is_computed(stored: Stored, *, given: bool) -> bool:
     """Whether a layer of the object takes part in the value; `given`: also what forward() was given."""
     layers = {
         variable(target)
         for method in methods_of(stored.owner)
         if method.name == "__init__"
         for item in own_nodes(method)
-        if isinstance(item, ast.Assign) and isinstance(item.value, ast.Call)
-        for target in item.targets
+        if isinstance(item, ast.Assign)
+        for target, value in _pairs(item)
+        if isinstance(value, ast.Call)
     } - {None}
     made = set(parameters(stored.method)[1:]) if given and stored.method.name in MADE_ON_CALL else set[str]()
     for item in (*own_nodes(stored.method), stored.node):
@@ -157,15 +195,25 @@ def _is_computed(stored: Stored, *, given: bool) -> bool:
     return False
 
 
+def _pairs(item: ast.Assign) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """What gets which value: also of `self.width, self.proj = width, nn.Linear(2, width)`."""
+    for target in item.targets:
+        if isinstance(target, ast.Tuple) and isinstance(item.value, ast.Tuple):
+            yield from zip(target.elts, item.value.elts, strict=False)
+        else:
+            yield target, item.value
+
+
 def _is_reset(at: FailingLine, stored: Stored, name: str) -> bool:
     """Whether the program may set it anew, or detach it: the object itself, or a line from outside."""
     attribute = name.removeprefix("self.")
+    owners = {attribute, *(attribute[:place] for place, letter in enumerate(attribute) if letter == ".")}
     resets = {
         method.name
         for method in methods_of(stored.owner)
         if method.name != "__init__"
         for item in own_nodes(method)
-        if item is not stored.node and _sets_anew(stored.owner, method, item, attribute)
+        if item is not stored.node and any(_sets_anew(stored.owner, method, item, name) for name in owners)
     }
     if stored.method.name in resets:
         return True
@@ -173,8 +221,8 @@ def _is_reset(at: FailingLine, stored: Stored, name: str) -> bool:
         for item in nodes_of(tree):
             if isinstance(item, ast.Call) and called_name(item) in (*resets, "detach_"):
                 return True
-            other = isinstance(item, ast.Attribute) and variable(item) is None and isinstance(item.ctx, ast.Store)
-            if other and isinstance(item, ast.Attribute) and item.attr == attribute:
+            other = isinstance(item, ast.Attribute) and path_of(item) is None and isinstance(item.ctx, ast.Store)
+            if other and isinstance(item, ast.Attribute) and item.attr in attribute.split("."):
                 return True
     return False
 

@@ -150,10 +150,18 @@ def attribute_of(node: ast.AST) -> str | None:
         item = target
         while isinstance(item, ast.Subscript):
             item = item.value
-        name = variable(item)
-        if name is not None and name.startswith("self."):
+        name = path_of(item)
+        if name is not None:
             return name.removeprefix("self.")
     return None
+
+
+def path_of(node: ast.AST) -> str | None:
+    """`self.hidden`, and `self.state.hidden` of an object that it holds."""
+    item = node
+    while isinstance(item, ast.Attribute):
+        item = item.value
+    return ast.unparse(node) if isinstance(node, ast.Attribute) and variable(item) == "self" else None
 
 
 def methods_of(owner: ast.ClassDef) -> list[ast.FunctionDef]:
