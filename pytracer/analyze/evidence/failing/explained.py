@@ -9,6 +9,7 @@ import msgspec
 
 from pytracer._errors import bug_words
 from pytracer.analyze.behind import Behind
+from pytracer.analyze.evidence.failing.autograd.backward_loops import stepped_in_loop_subject
 from pytracer.analyze.evidence.failing.autograd.changed_weights import changed_weight, weight_subject
 from pytracer.analyze.evidence.failing.autograd.functions import function_subject, of_function
 from pytracer.analyze.evidence.failing.autograd.graphs import autograd_line, carried_subject
@@ -141,6 +142,7 @@ from pytracer.analyze.evidence.failing.usage.nones import item_subject, none_sub
 from pytracer.analyze.evidence.failing.usage.order import called_in_order, order_subject
 from pytracer.analyze.evidence.failing.usage.recursions import repeated_calls
 from pytracer.analyze.evidence.failing.usage.replaced_functions import replaced_function, replaced_subject
+from pytracer.analyze.evidence.failing.usage.scaler_updates import missing_update
 from pytracer.analyze.evidence.failing.usage.schedules import schedule_subject, schedule_too_short
 from pytracer.analyze.evidence.failing.usage.settings import refused_setting, text_subject
 from pytracer.analyze.evidence.failing.usage.skipped import skipped_call, skipped_subject
@@ -240,6 +242,7 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
     wrong_kind,
     nothing_left,
     copied_result,
+    missing_update,
     called_in_order,
     plain_layers,
     endless_lookup,
@@ -302,6 +305,7 @@ _SUBJECTS = (
     plain_subject,
     weight_subject,
     stepped_subject,
+    stepped_in_loop_subject,
     function_subject,
     overwritten_subject,
     traced_subject,

@@ -71,7 +71,7 @@ def _before_loop(at: FailingLine, loop: Loop) -> str | None:
         if isinstance(item, ast.Assign)
         for target in item.targets
         for name in bound_names(target)
-    }
+    } | {name for item in nodes_of(loop) if isinstance(item, ast.For) for name in bound_names(item.target)}
     named = names_in(at.node) if at.node is not None else []
     shapes = [name for name in _reached(loop, named) if name not in inside and at.shape(name) is not None]
     shapes = [name for name in shapes if name in named or not _is_leaf(at, name)]

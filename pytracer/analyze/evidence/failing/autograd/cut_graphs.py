@@ -10,8 +10,10 @@ from pytracer.analyze.evidence.failing.autograd.graph_lines import (
     CUTS,
     ENTERED,
     FREEZES,
+    bound_names,
     head_of,
     is_below_switch,
+    lines_of_functions,
     lines_on_the_way,
     plain_statements,
 )
@@ -19,11 +21,14 @@ from pytracer.analyze.evidence.failing.autograd.reentrant import reentrant_check
 from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
-from pytracer.analyze.evidence.syntax.scopes import own_nodes
+from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of
 
 _NONE_TRAINED = Pattern(r"0 of ([1-9]\d*) require a gradient$")
 _SOME_TRAINED = Pattern(r"[1-9]\d* of [1-9]\d* require a gradient$")
 _SWITCH = Pattern(r"set_grad_enabled\(|(?:no_grad|inference_mode)\(.*__enter__\(")
+_THRESHOLD = Pattern(
+    r"\((?:\w+\.)*\w*(?:sigmoid|softmax|tanh)\(.{0,60}\) [<>]=? [\w.]+\)|round\((?:\w+\.)*\w*(?:sigmoid|softmax|tanh)\("
+)
 _MOST = 2
 
 
@@ -32,7 +37,13 @@ def cut_graph(at: FailingLine) -> str | None:
     if at.values.get("torch.is_grad_enabled()") == "False":
         return _switched_off(at)
     loss = next(iter(names_in(at.node)), "the loss") if at.node is not None else "the loss"
-    return _frozen(at, loss) or _graph_lost(at, loss) or reentrant_checkpoint(at, loss) or _cutting_lines(at, loss)
+    return (
+        _frozen(at, loss)
+        or _graph_lost(at, loss)
+        or reentrant_checkpoint(at, loss)
+        or _cutting_lines(at, loss)
+        or _thresholds(at, loss)
+    )
 
 
 def _switched_off(at: FailingLine) -> str | None:
@@ -159,3 +170,36 @@ def _cutting_lines(at: FailingLine, loss: str) -> str | None:
         f"`{loss}`{at.came(loss)} has no graph, which {' or '.join(lines)} on the way to it can cut. Keep it out of "
         "the way from the parameters to the loss, or leave some parameters trainable."
     )
+
+
+def _thresholds(at: FailingLine, loss: str) -> str | None:
+    """The one line of a forward() of the program that compares or rounds what the model gives, and returns that."""
+    found: dict[tuple[str, int], ast.stmt] = {}
+    for file, tree in at.files.items():
+        way = lines_of_functions(tree, [])
+        for item in plain_statements(tree):
+            if FREEZES.search(head_of(item)) or (item.lineno in way and CUTS.search(head_of(item))):
+                return None
+            if item.lineno in way and _THRESHOLD.search(head_of(item)) and _is_returned(tree, item):
+                found[file, item.lineno] = item
+    if len(found) != 1:
+        return None
+    (file, line), statement = next(iter(found.items()))
+    return (
+        f"`{loss}` has no graph, which {at.in_file(file, line)} (`{source(statement)}`) can cut, as a comparison or "
+        "rounding has no gradient. Compute the loss from the probabilities themselves, and use the threshold for "
+        "metrics alone."
+    )
+
+
+def _is_returned(tree: ast.Module, statement: ast.stmt) -> bool:
+    """Whether what a statement makes takes part in what its function returns."""
+    if isinstance(statement, ast.Return):
+        return True
+    reached = set(bound_names(statement.targets[0])) if isinstance(statement, ast.Assign) else set[str]()
+    for item in sorted(own_nodes(scope_of(tree, statement.lineno)), key=lambda item: getattr(item, "lineno", 0)):
+        if isinstance(item, ast.Assign) and reached & set(names_in(item.value)):
+            reached |= {name for target in item.targets for name in bound_names(target)}
+        if isinstance(item, ast.Return) and item.value is not None and reached & set(names_in(item.value)):
+            return True
+    return False

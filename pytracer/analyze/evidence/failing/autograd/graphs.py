@@ -6,6 +6,8 @@ import ast
 
 from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.autograd.backward_call import TWICE, outside_backward
+from pytracer.analyze.evidence.failing.autograd.backward_loops import looped_losses, stepped_in_loop
+from pytracer.analyze.evidence.failing.autograd.cached_graphs import cached_graph
 from pytracer.analyze.evidence.failing.autograd.carried_graphs import carried_graph
 from pytracer.analyze.evidence.failing.autograd.carried_states import carried_by_object
 from pytracer.analyze.evidence.failing.autograd.cut_graphs import cut_graph
@@ -45,7 +47,7 @@ def autograd_line(at: FailingLine) -> str | None:
             at.named.clear()  # of what does not hold
         return found or _of_object_or_data(at)[0]
     if _IN_PLACE in at.message:
-        return changed_in_place(at)
+        return stepped_in_loop(at) or changed_in_place(at)
     if _UNUSED in at.message:
         return _independent(at)
     hook = _HOOK.search(at.message)
@@ -67,6 +69,10 @@ def _of_object_or_data(at: FailingLine) -> tuple[str | None, str | None]:
     kept = carried_by_object(at)
     if kept is not None:
         return kept
+    for known in (cached_graph, looped_losses):
+        found = known(at)
+        if found[0] is not None:
+            return found
     prepared = prepared_graph(outside_backward(at))
     return (prepared.advice, prepared.subject) if prepared is not None else (None, None)
 

@@ -13,6 +13,7 @@ import msgspec
 
 from pytracer._library_files import is_library_file
 from pytracer._patterns import Pattern
+from pytracer.analyze.evidence.failing.autograd.optimizer_steps import is_optimizer, stepped_optimizer
 from pytracer.analyze.evidence.failing.expressions import names_in, short, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.numbers import Number, number_at
@@ -21,8 +22,9 @@ from pytracer.analyze.evidence.slicing.spots import Made, Spot
 from pytracer.analyze.evidence.syntax.bindings import is_loop_variable, lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.constants import is_none
-from pytracer.analyze.evidence.syntax.loops import deciding_ifs, loop_around
+from pytracer.analyze.evidence.syntax.loops import LEAVES, deciding_ifs, loop_around
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
+from pytracer.analyze.evidence.syntax.scopes import own_nodes, spans, spans_body
 
 _STEPS = Pattern(r"Tried to step (\d+) times\. The specified number of total steps is (\d+)")
 _ROUNDS_DOWN = Pattern(r"//|\bfloor\(|\bint\(")
@@ -242,7 +244,31 @@ def _fewer_steps(at: FailingLine, counted: _Counted, total: int) -> str:
             else "in every round"
         )
     return (
-        f"The schedule was made for {total} steps, {made}{rounds}, and line {at.line} steps {when}. "
+        f"The schedule was made for {total} steps, {made}{rounds}, and line {at.line} steps {when}. {_rarer(at)}"
         "Count both alike: as many as that line runs in all epochs (math.ceil where a last, smaller part steps, "
         "too; a resumed run counts on)."
     )
+
+
+def _rarer(at: FailingLine) -> str:
+    """An optimizer that the same function steps only below a condition, as one that accumulates gradients does."""
+    steps = [item for item in own_nodes(at.scope) if isinstance(item, ast.Call) and _is_step(item)]
+    if len(steps) != 1:
+        return ""
+    around = [
+        item
+        for item in own_nodes(at.scope)
+        if isinstance(item, ast.If) and spans_body(item.body, steps[0].lineno) and not spans(item, at.line)
+    ]
+    if not around or any(isinstance(part, LEAVES) for item in around for part in nodes_of(item)):
+        return ""
+    test = max(around, key=lambda item: item.lineno)
+    return (
+        f"`{source(steps[0])}` ({at.here(steps[0].lineno)}) runs only where `{short(ast.unparse(test.test))}` holds: "
+        "a schedule that counts the optimizer's steps belongs behind it, below the same condition. "
+    )
+
+
+def _is_step(call: ast.Call) -> bool:
+    owner = stepped_optimizer(call)
+    return owner is not None and is_optimizer(owner)
