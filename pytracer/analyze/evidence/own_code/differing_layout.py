@@ -26,7 +26,9 @@ from pytracer.analyze.evidence.own_code.struct_fields import (
     Structure,
     ctypes_structures,
     differences,
+    has_same_layout,
     missing_field,
+    packing_advice,
     same_structure,
 )
 from pytracer.analyze.evidence.slicing.files import program_files
@@ -74,11 +76,14 @@ class DifferingLayout(msgspec.Struct, frozen=True):
         """What to declare."""
         at = place_of(view, self.file, self.python.line)
         struct = f"the C struct {self.declared.name} ({self.declared.place})"
-        if self.aligned is not None and _alike(self.aligned, self.declared):
+        if self.aligned is not None and has_same_layout(self.aligned, self.declared):
             return (
                 f"Add `align=True` to the dtype at {at} (`np.dtype([...], align=True)`): C aligns each field of "
                 f"{self.declared.name} and the whole struct, and NumPy leaves no room between fields without it."
             )
+        packing = packing_advice(self.python, self.declared, at) if self.aligned is None else None
+        if packing is not None:
+            return packing
         what = f"`_fields_` of {self.python.name}" if self.aligned is None else f"the fields of {self.python.name}"
         order = ", ".join(item.name for item in self.declared.fields)
         other = "".join(f" {item}" for item in differences(self.python, self.declared))
@@ -103,7 +108,7 @@ def differing_layout(view: ProcessView) -> DifferingLayout | None:
     found = []
     for file, python, aligned in pairs:
         other = same_structure(python, declared)
-        if other is None or _alike(python, other):
+        if other is None or has_same_layout(python, other):
             continue
         if line is not None:
             field, steps = next(_moved(python, other, line.names), None), line.steps_over(python)
@@ -114,12 +119,6 @@ def differing_layout(view: ProcessView) -> DifferingLayout | None:
         if field is not None or (python.nbytes != other.nbytes and steps):
             found.append(DifferingLayout(python, file, other, field, aligned))
     return found[0] if len(found) == 1 else None
-
-
-def _alike(one: Structure, other: Structure) -> bool:
-    """Whether each field is at the same bytes, and the whole has the same size."""
-    places = [{(item.name, item.offset, item.nbytes) for item in held.fields} for held in (one, other)]
-    return places[0] == places[1] and one.nbytes == other.nbytes
 
 
 def _moved(python: Structure, declared: Structure, names: Collection[str]) -> Iterator[tuple[Field, Field]]:

@@ -31,6 +31,7 @@ from pytracer.analyze.evidence.own_code.struct_fields import (
     c_structures,
     ctypes_structures,
     differences,
+    packing_advice,
     same_structure,
 )
 from pytracer.analyze.evidence.slicing.files import program_files
@@ -87,6 +88,9 @@ class MisplacedField(msgspec.Struct, frozen=True):
                 "version: the order, number and types must agree. C reads a pointer where the class has "
                 f"{self._names} (byte {self.fields[0].offset})."
             )
+        packing = packing_advice(self.python, self.declared, at)
+        if packing is not None:
+            return packing
         order = ", ".join(item.name for item in self.declared.fields)
         other = "".join(f" {item}" for item in differences(self.python, self.declared))
         return (

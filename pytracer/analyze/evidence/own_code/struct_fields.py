@@ -1,7 +1,7 @@
 """Where the fields of a structure lie: by its declaration in C, and by that of ctypes. Read as text and syntax.
 
-Both align each field to its type (the x86-64 and aarch64 ABIs). What is packed, has bit fields, or a type that is not
-known here, has no layout.
+Both align each field to its type (the x86-64 and aarch64 ABIs), and to `_pack_` at most; in C, packed() of GCC. What has
+`#pragma pack`, bit fields, or a type that is not known here, has no layout.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ from pytracer._patterns import Pattern
 from pytracer._text import capital, list_words
 from pytracer.analyze.evidence.own_code.c_text import closing, without_comments
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.naming import LineWords
 
 POINTER_BYTES = 8
+_UNKNOWN = -1
 _LEAST_SHARED = 2  # names of fields that both declarations have
 _C_BYTES = {
     "char": 1, "signed char": 1, "unsigned char": 1, "bool": 1, "_Bool": 1, "int8_t": 1, "uint8_t": 1, "short": 2,
@@ -34,7 +36,8 @@ _CTYPES_BYTES = {
 _CTYPES_POINTERS = frozenset({"c_void_p", "c_char_p", "c_wchar_p", "py_object"})
 _FUNCTIONS = frozenset({"CFUNCTYPE", "PYFUNCTYPE", "WINFUNCTYPE"})
 STRUCTURES = ("Structure", "LittleEndianStructure")
-_STRUCT = Pattern(r"\bstruct\s*(?P<tag>\w*)\s*\{")
+_PACKED = Pattern(r"\s*__attribute__\s*\(\(\s*(?:packed|__packed__)\s*\)\)")
+_STRUCT = Pattern(rf"\bstruct\b(?P<packed>{_PACKED.pattern})?\s*(?P<tag>\w*)\s*\{{")
 _NAME_BEHIND = Pattern(r"\s*(\w+)\s*;")
 _ALIAS = Pattern(r"\btypedef\s+(?P<type>[\w\s]+?(?:\s*\*)*)\s*\b(?P<name>\w+)\s*;")
 _FUNCTION_TYPE = Pattern(r"\btypedef\s+[\w\s*]+\(\s*\*\s*(?P<name>\w+)\s*\)\s*\(")
@@ -53,16 +56,18 @@ class Field(msgspec.Struct, frozen=True):
     pointer: bool = False
     function: bool = False
     type: str = ""
+    align: int = 1  # of its type
 
 
 class Structure(msgspec.Struct, frozen=True):
-    """`line`: where its declaration begins."""
+    """`line`: where its declaration begins. `pack`: what no field is aligned beyond; None without one."""
 
     name: str
     line: int
     fields: tuple[Field, ...]
     place: str = ""
     align: int = 1
+    pack: int | None = None
 
     @property
     def nbytes(self) -> int:
@@ -88,15 +93,43 @@ def _aligned(offset: int, align: int) -> int:
     return -(-offset // align) * align
 
 
-def laid_out(name: str, line: int, place: str, parts: Sequence[tuple[str, FieldType, str]]) -> Structure:
-    """A structure of these fields, each aligned to its type."""
+def laid_out(
+    name: str, line: int, place: str, parts: Sequence[tuple[str, FieldType, str]], pack: int | None = None
+) -> Structure:
+    """A structure of these fields, each aligned to its type, and to `pack` at most."""
     fields: list[Field] = []
-    end = 0
+    end, largest = 0, 1
     for field, kind, text in parts:
-        start = _aligned(end, kind.align)
-        fields.append(Field(field, start, kind.nbytes, kind.pointer, kind.function, text))
-        end = start + kind.nbytes
-    return Structure(name, line, tuple(fields), place, max((kind.align for _, kind, _ in parts), default=1))
+        align = min(kind.align, pack or kind.align)
+        start = _aligned(end, align)
+        fields.append(Field(field, start, kind.nbytes, kind.pointer, kind.function, text, kind.align))
+        end, largest = start + kind.nbytes, max(largest, align)
+    return Structure(name, line, tuple(fields), place, largest, pack)
+
+
+def has_same_layout(one: Structure, other: Structure) -> bool:
+    """Whether each field is at the same bytes, and the whole has the same size."""
+    places = [{(item.name, item.offset, item.nbytes) for item in held.fields} for held in (one, other)]
+    return places[0] == places[1] and one.nbytes == other.nbytes
+
+
+def packing_advice(python: Structure, declared: Structure, at: LineWords) -> str | None:
+    """Of a ctypes.Structure, at `at`, that differs from the C struct by `_pack_` alone; None of any other."""
+    if python.pack == declared.pack:
+        return None
+    parts = [
+        (item.name, FieldType(item.nbytes, item.align, item.pointer, item.function), item.type)
+        for item in python.fields
+    ]
+    if not has_same_layout(laid_out(python.name, python.line, "", parts, declared.pack), declared):
+        return None
+    struct = f"the C struct {declared.name} ({declared.place})"
+    if declared.pack is None:
+        return (
+            f"Remove `_pack_ = {python.pack}` from {python.name} ({at}): {struct} is not packed, so that C leaves room "
+            "before a field that is aligned to its type."
+        )
+    return f"Set `_pack_ = {declared.pack}` in {python.name} ({at}), above `_fields_`: {struct} is packed."
 
 
 def same_structure(python: Structure, declared: Sequence[Structure]) -> Structure | None:
@@ -111,7 +144,7 @@ def same_structure(python: Structure, declared: Sequence[Structure]) -> Structur
 
 
 def differences(python: Structure, declared: Structure) -> list[str]:
-    """Sentences: fields that one side lacks, or that have another size."""
+    """Sentences: how only one side is packed, fields that one side lacks, or that have another size."""
     own = {item.name: item for item in python.fields}
     other = {item.name: item for item in declared.fields}
     lacks = [f"`{name}` (`{item.type}`)" for name, item in other.items() if name not in own]
@@ -121,7 +154,11 @@ def differences(python: Structure, declared: Structure) -> list[str]:
         for name, item in other.items()
         if name in own and own[name].nbytes != item.nbytes
     ]
+    packed = f"{python.name} has `_pack_ = {python.pack}`, and C does not pack {declared.name}"
+    if declared.pack is not None:
+        packed = f"C packs {declared.name}"
     words = [
+        packed if python.pack != declared.pack else "",
         f"{python.name} lacks {list_words(lacks)}" if lacks else "",
         f"C has no {list_words(more)}" if more else "",
         *sizes,
@@ -171,13 +208,16 @@ def c_structures(text: str, file: str, first: int = 1) -> Iterator[Structure]:
             known.setdefault(match["name"], kind)
     for match in _STRUCT.finditer(plain):
         end = closing(plain, match.end() - 1)
-        behind = _NAME_BEHIND.match(plain, end + 1) if end is not None else None
+        packed = _PACKED.match(plain, end + 1) if end is not None else None
+        after = packed.end() if packed is not None else end + 1 if end is not None else None
+        behind = _NAME_BEHIND.match(plain, after) if after is not None else None
         name = behind[1] if behind is not None else match["tag"]
-        is_plain = end is not None and "__attribute__" not in plain[end + 1 :].partition(";")[0]
+        is_plain = after is not None and "__attribute__" not in plain[after:].partition(";")[0]
         parts = _c_fields(plain[match.end() : end], known) if is_plain and name else None
         if parts:
             line = first + plain.count("\n", 0, match.start())
-            found = laid_out(name, line, f"{file}:{line}" if file else f"line {line}", parts)
+            pack = 1 if packed is not None or match["packed"] is not None else None
+            found = laid_out(name, line, f"{file}:{line}" if file else f"line {line}", parts, pack)
             known |= dict.fromkeys(filter(None, (name, match["tag"])), FieldType(found.nbytes, found.align))
             yield found
 
@@ -235,23 +275,17 @@ def ctypes_structures(tree: ast.Module) -> Iterator[tuple[ast.ClassDef, Structur
                 known[node.targets[0].id] = kind
         if not isinstance(node, ast.ClassDef) or not any(_last_name(base) in STRUCTURES for base in node.bases):
             continue
-        parts = _ctypes_fields(node, known)
-        if parts:
-            found = laid_out(node.name, node.lineno, "", parts)
+        parts, pack = _ctypes_fields(node, known), _pack(node)
+        if parts and pack != _UNKNOWN:
+            found = laid_out(node.name, node.lineno, "", parts, pack)
             known[node.name] = FieldType(found.nbytes, found.align)
             yield node, found
 
 
 def _ctypes_fields(owner: ast.ClassDef, known: Mapping[str, FieldType]) -> list[tuple[str, FieldType, str]] | None:
-    sets = {
-        target.id: item.value
-        for item in owner.body
-        if isinstance(item, ast.Assign)
-        for target in item.targets
-        if isinstance(target, ast.Name)
-    }
+    sets = _sets(owner)
     fields = sets.get("_fields_")
-    if "_pack_" in sets or "_anonymous_" in sets or not isinstance(fields, (ast.List, ast.Tuple)):
+    if "_anonymous_" in sets or not isinstance(fields, (ast.List, ast.Tuple)):
         return None
     found = []
     for item in fields.elts:
@@ -262,6 +296,25 @@ def _ctypes_fields(owner: ast.ClassDef, known: Mapping[str, FieldType]) -> list[
             return None
         found.append((str(item.elts[0].value), kind, ast.unparse(item.elts[1])))
     return found
+
+
+def _sets(owner: ast.ClassDef) -> dict[str, ast.expr]:
+    return {
+        target.id: item.value
+        for item in owner.body
+        if isinstance(item, ast.Assign)
+        for target in item.targets
+        if isinstance(target, ast.Name)
+    }
+
+
+def _pack(owner: ast.ClassDef) -> int | None:
+    """None without one; _UNKNOWN of what is no number."""
+    value = _sets(owner).get("_pack_")
+    if value is None:
+        return None
+    number = value.value if isinstance(value, ast.Constant) else None
+    return number if type(number) is int and number > 0 else _UNKNOWN
 
 
 def _ctypes_type(node: ast.expr, known: Mapping[str, FieldType]) -> FieldType | None:

@@ -117,6 +117,43 @@ def test_structures_that_agree_or_are_not_read_are_not_told(
     assert found(monkeypatch, source, native) is None
 
 
+GRAPH = """\
+typedef struct { int32_t nodes, edges, flags; const int64_t *ptr; } graph;
+void walk(const graph *g, float *out) { for (int i = 0; i < g->nodes; i++) out[i] = g->ptr[i]; }
+"""
+PACKED = structure("Graph", nodes="c_int32", edges="c_int32", flags="c_int32", ptr="c_void_p").replace(
+    "    _fields_", "    _pack_ = 1\n    _fields_"
+)
+
+
+@pytest.mark.parametrize(
+    ("source", "native", "advice"),
+    [
+        (PACKED, GRAPH, "Remove `_pack_ = 1` from Graph (line 2): the C struct graph (ops.c:1) is not packed, so that"),
+        (
+            PACKED.replace("    _pack_ = 1\n", ""),
+            GRAPH.replace("} graph", "} __attribute__((packed)) graph"),
+            "Set `_pack_ = 1` in Graph (line 2), above `_fields_`: the C struct graph (ops.c:1) is packed.",
+        ),
+        (
+            PACKED.replace('("flags", ctypes.c_int32), ', ""),
+            GRAPH,
+            "Graph has `_pack_ = 1`, and C does not pack graph. Graph lacks `flags` (`int32_t`).",
+        ),
+    ],
+    ids=["packed in Python", "packed in C", "a field is missing as well"],
+)
+def test_a_structure_that_only_one_side_packs_is_told_with_that_setting(
+    source: str, native: str, advice: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert advice in (found(monkeypatch, source, native) or "")
+
+
+def test_a_structure_that_both_sides_pack_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    native = GRAPH.replace("} graph", "} __attribute__((packed)) graph")
+    assert found(monkeypatch, PACKED, native) is None
+
+
 BOX = "typedef struct { int classes; float *prob; float *uc; } detection;\n"
 DETECTION = structure("DETECTION", classes="c_int", prob="c_void_p")
 

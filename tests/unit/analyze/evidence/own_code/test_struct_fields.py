@@ -73,7 +73,7 @@ def test_both_declarations_of_one_structure_give_the_layout_that_ctypes_has() ->
         "struct s { int a : 3; int b; };",
         "struct s { widget w; int b; };",
         "#pragma pack(1)\nstruct s { char a; int b; };",
-        "struct s { char a; int b; } __attribute__((packed));",
+        "struct s { char a; int b; } __attribute__((packed, aligned(4)));",
         "struct s { int a;\n#ifdef X\nint b;\n#endif\n};",
         "struct s { union { int a; float b; } u; };",
         "struct s;",
@@ -84,7 +84,7 @@ def test_what_cannot_be_laid_out_is_left_out(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "known"), [("    pass", True), ("    _pack_ = 1", False), ("    _anonymous_ = ('x',)", False)]
+    ("change", "known"), [("    pass", True), ("    _pack_ = WIDTH", False), ("    _anonymous_ = ('x',)", False)]
 )
 def test_a_class_whose_layout_is_not_the_usual_one_has_none(change: str, known: bool) -> None:
     assert bool(list(ctypes_structures(ast.parse(CLASS.format(change))))) == known
@@ -109,3 +109,36 @@ def test_the_first_field_that_only_c_has_is_said_with_its_place(body: str, words
     ((_, own),) = ctypes_structures(ast.parse(CLASS.format("")))
     (declared,) = c_structures(f"struct point {{ {body} }};", "p.h")
     assert missing_field(own, declared) == words
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "struct s { char a; int b; double c[2]; } __attribute__((packed));",
+        "struct __attribute__((packed)) s { char a; int b; double c[2]; };",
+        "typedef struct { char a; int b; double c[2]; } __attribute__((__packed__)) s;",
+    ],
+)
+def test_packed_declarations_give_the_layout_that_ctypes_has(text: str) -> None:
+    class Packed(ctypes.Structure):
+        _pack_ = 1
+        _fields_ = [("a", ctypes.c_char), ("b", ctypes.c_int), ("c", ctypes.c_double * 2)]
+
+    (found,) = c_structures(text, "s.h")
+    assert [(item.name, item.offset) for item in found.fields] == [
+        (name, getattr(Packed, name).offset) for name in ("a", "b", "c")
+    ]
+    assert found.nbytes == ctypes.sizeof(Packed)
+
+
+@pytest.mark.parametrize("pack", [1, 2, 4, 8])
+def test_pack_of_a_class_limits_how_its_fields_are_aligned(pack: int) -> None:
+    fields = [("a", ctypes.c_char), ("b", ctypes.c_int), ("c", ctypes.c_double), ("d", ctypes.c_short)]
+    own = type("Own", (ctypes.Structure,), {"_pack_": pack, "_fields_": fields})
+    listed = ", ".join(f"({name!r}, ctypes.{kind.__name__})" for name, kind in fields)
+    text = f"class Own(ctypes.Structure):\n    _pack_ = {pack}\n    _fields_ = [{listed}]\n"
+    ((_, found),) = ctypes_structures(ast.parse(text))
+    assert [(item.name, item.offset) for item in found.fields] == [
+        (name, getattr(own, name).offset) for name, _ in fields
+    ]
+    assert found.nbytes == ctypes.sizeof(own)
