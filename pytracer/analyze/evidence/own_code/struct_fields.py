@@ -1,6 +1,6 @@
 """Where the fields of a structure lie: by its declaration in C, and by that of ctypes. Read as text and syntax.
 
-Both align each field to its type (the x86-64 and aarch64 ABIs), and to `_pack_` at most; in C, packed() of GCC. What has
+Both align each field to its type (the x86-64 and aarch64 ABIs), and to `_pack_` at most; in C, by packed(). What has
 `#pragma pack`, bit fields, or a type that is not known here, has no layout.
 """
 
