@@ -17,6 +17,7 @@ from pytracer.analyze.evidence.native.loading import loading, ran_past_end
 from pytracer.analyze.evidence.operators.not_finite_lines import not_finite_lines
 from pytracer.analyze.evidence.operators.operator import find_operator, out_of_range
 from pytracer.analyze.evidence.operators.state_sizes import state_advice, state_behind, state_size
+from pytracer.analyze.evidence.own_code.counted_bytes import counted_bytes
 from pytracer.analyze.evidence.own_code.differing_layout import differing_layout
 from pytracer.analyze.evidence.own_code.looked_up import looked_up
 from pytracer.analyze.evidence.own_code.native_line import with_native_line
@@ -47,6 +48,7 @@ def described(job: JobView, rule: AnyRule, judgement: AnyJudgement, *, is_cause:
     if is_cause:
         words = _of_looked_up(rule.id, judgement, words)
         words = _of_layout(rule.id, judgement, words)
+        words = _of_bytes(rule.id, judgement.views[0], words)
         words = _of_coordinates(judgement, words)
         words = _while_loading(rule.id, judgement, words)
         words = _at_exit(rule.id, judgement, words)
@@ -197,6 +199,21 @@ def _of_layout(rule: str, judgement: AnyJudgement, words: Description) -> Descri
         names_source=True,
         explained=True,
         behind=Behind.of([], found),
+    )
+
+
+def _of_bytes(rule: str, view: ProcessView, words: Description) -> Description:
+    """With the count that is one of bytes, where the failing line counts elements by it."""
+    found = counted_bytes(view) if rule in _BY_INDEX and view.is_fault and not words.explained else None
+    if found is None:
+        return words
+    return structs.replace(
+        words,
+        summary=f"{words.summary.removesuffix('.')}; {found.summary}.",
+        advice=found.advice,
+        names_source=True,
+        explained=True,
+        behind=Behind.of([found.text], found),
     )
 
 

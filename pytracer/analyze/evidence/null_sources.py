@@ -18,6 +18,7 @@ from pytracer.analyze.evidence.own_code.found_nothing import found_nothing
 from pytracer.analyze.evidence.own_code.null_global import null_global
 from pytracer.analyze.evidence.own_code.passed_none import passed_none
 from pytracer.analyze.evidence.own_code.per_thread_memory import per_thread_memory
+from pytracer.analyze.evidence.own_code.unchecked_result import unchecked_result
 from pytracer.analyze.evidence.preconditions.missing import Missing
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Holder
@@ -39,6 +40,9 @@ def null_source(view: ProcessView, *, with_forward: bool) -> NullSource | None:
     nothing = found_nothing(view)
     if nothing is not None:
         return NullSource(nothing.summary, nothing.advice, Behind.of([nothing.name], nothing))
+    result = unchecked_result(view)
+    if result is not None:
+        return NullSource(result.summary, result.advice, Behind.of([], result))
     found = (empty_of_forward(view) if with_forward else None) or per_thread_memory(view)
     if found is not None:
         return NullSource(found.summary, found.advice, Behind.of([], found))

@@ -1,0 +1,157 @@
+"""A null pointer that another function returned to the program's own C, which uses it without asking.
+
+`const Entry *e = table->find(word); return e->id;`. Read as text: only where the failing line goes through that one
+pointer, and nothing but that call sets it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import msgspec
+
+from pytracer._patterns import Pattern
+from pytracer._text import shortened
+from pytracer.analyze.evidence.native.fault_function import is_own_frame
+from pytracer.analyze.evidence.native.native_stack import own_frames
+from pytracer.analyze.evidence.own_code.c_text import closing, defined, function_around, split, statement_at
+from pytracer.analyze.evidence.own_code.c_text import without_comments as plain
+from pytracer.analyze.evidence.own_code.made_memory import allocations
+from pytracer.analyze.evidence.own_code.native_bounds import LOOP
+from pytracer.analyze.evidence.own_code.native_source import own_source
+from pytracer.analyze.evidence.own_code.passed_texts import passed_text
+from pytracer.analyze.naming import LineWords, line_in
+from pytracer.analyze.view import ProcessView
+from pytracer.report.job import NativeFrame
+
+_THROUGH = Pattern(r"(?<![\w.>])(?P<name>[A-Za-z_]\w*)\s*(?:\[|->)|(?<![\w)\]])\s*\*\s*(?P<pointed>[A-Za-z_]\w*)\b")
+_FURTHER = Pattern(r"(?:->|\.)\s*\w+\s*(?:->|\[|\.)|[\])]\s*(?:->|\[|\.)|\*\s*\w+\s*(?:->|\[)|\*\s*\(")
+_CALL = Pattern(r"^(?:\([\w\s:*]*\)\s*|(?:static|reinterpret|const)_cast<[^<>]*>\s*\(\s*)?(?P<called>[\w:.>-]+)\s*\(")
+_CONDITION = Pattern(r"^\s*(?:\w+\s*:\s*)?(?:if|else|while|for|do|switch|case)\b|[?]")
+_NULL = Pattern(r"\breturn\b[^;]*\b(?:NULL|nullptr)\b[^;]*;|\breturn\s+0\s*;")
+_NAME = Pattern(r"^[A-Za-z_]\w*$")
+_QUOTED = 60
+
+
+class UncheckedResult(msgspec.Struct, frozen=True):
+    """`name` of `function`, which `made_at` sets by `call`, is null, and `place` uses it.
+
+    `returned`: the line by which what was called gives null. `given`: texts of the program that the call looks for.
+    """
+
+    name: str
+    call: str
+    function: str
+    made_at: LineWords
+    place: LineWords
+    returned: LineWords | None = None
+    given: str | None = None
+
+    @property
+    def summary(self) -> str:
+        """For the headline."""
+        given = f", for {self.given}" if self.given is not None else ""
+        return f"`{self.name}` is null, as `{self.call}` at {self.made_at} returned it{given}"
+
+    @property
+    def advice(self) -> str:
+        """The check that is missing."""
+        returned = f", which returns null at {self.returned}" if self.returned is not None else ""
+        what = f" Then look at {self.given}: it is what was asked for." if self.given is not None else ""
+        return (
+            f"Check `{self.name}` before {self.place} uses it: nothing does behind `{self.call}` at {self.made_at}"
+            f"{returned}. Let {self.function}() report that to its caller.{what}"
+        )
+
+
+def unchecked_result(view: ProcessView) -> UncheckedResult | None:
+    """None where the null pointer may be another one, or the function tests it."""
+    frame, instruction = next(iter(own_frames(view)), None), view.instruction
+    source = own_source(frame) if frame is not None and is_own_frame(frame) else None
+    if frame is None or source is None or source[0].line is None or instruction is None or instruction.base_value != 0:
+        return None
+    if not frame.lines or frame.lines[0] != source[0]:
+        return None  # in a function that the compiler put into it
+    file, number, text = source[0].file or "", source[0].line, plain("\n".join(source[1]))
+    lines = text.split("\n")
+    place, end = statement_at(lines, number), sum(len(item) + 1 for item in lines[:number])
+    around, name = function_around(text, place), _gone_through(text[place:end])
+    if around is None or name is None or around.place_of(name) is not None or next(allocations(text, name), None):
+        return None
+    body = text[around.body : closing(text, around.body)]
+    sets = [*re.finditer(rf"(?<![\w.>]){re.escape(name)}\s*=(?!=)\s*(?P<value>[^;]*);", body)]
+    if len(sets) != 1 or _is_moved(body, name) or not _is_pointer(body, name, sets[0].start()):
+        return None
+    made, called = sets[0], _CALL.match(sets[0]["value"])
+    at, behind = around.body + made.start(), around.body + made.end()
+    last = closing(made["value"], called.end() - 1) if called is not None else None
+    if called is None or last is None or made["value"][last:].strip(") ") or not at < place:
+        return None
+    if not _is_always(text, at, behind, place) or _is_asked(text[behind:end], name):
+        return None
+    call = " ".join(made["value"].split())
+    line = text.count("\n", 0, at) + 1
+    returned = _null_return(text, file, re.split(r"::|->|\.", called["called"])[-1])
+    given = split(made["value"][called.end() : last])
+    return UncheckedResult(
+        name,
+        shortened(call, _QUOTED),
+        around.name,
+        line_in(file, line, None),
+        line_in(file, number, None),
+        returned,
+        _of_program(view, frame, given),
+    )
+
+
+def _gone_through(running: str) -> str | None:
+    """The only pointer that a line goes through; None where one of its members may be null as well."""
+    head = LOOP.search(running)
+    if head is not None or _FURTHER.search(running) is not None:
+        return None
+    found = {match["name"] or match["pointed"] for match in _THROUGH.finditer(running)}
+    return found.pop() if len(found) == 1 else None
+
+
+def _is_moved(body: str, name: str) -> bool:
+    """Whether anything else may set it."""
+    own = re.escape(name)
+    steps = rf"(?<![\w.>]){own}\s*(?:[-+]=|\+\+|--)|(?:\+\+|--|(?<!&)&)\s*{own}\b(?!\s*(?:\[|->))"
+    return re.search(steps, body) is not None
+
+
+def _is_pointer(body: str, name: str, at: int) -> bool:
+    """Whether it is declared as one, and not what it points at is set there."""
+    before = re.split(r"[;{}]", body[:at])[-1]
+    if before.strip():
+        return re.search(r"\w\s*\*[\s*]*(?:const\s*)?$", before) is not None
+    return re.search(rf"\w\s*\*\s*{re.escape(name)}\s*;", body[:at]) is not None
+
+
+def _is_always(text: str, at: int, behind: int, place: int) -> bool:
+    """Whether the call depends on no test, and a place is reached through it only."""
+    before = re.split(r"[;{}]", text[:at])[-1]
+    depth = lowest = 0
+    for letter in text[behind:place]:
+        depth += (letter == "{") - (letter == "}")
+        lowest = min(lowest, depth)
+    return lowest == 0 and _CONDITION.search(before) is None
+
+
+def _is_asked(between: str, name: str) -> bool:
+    """Whether anything tests the pointer, or hands it to what may: all but its elements."""
+    own = re.escape(name)
+    return re.search(rf"(?<![\w.>*]){own}\b(?!\s*(?:\[|->))", between) is not None
+
+
+def _null_return(text: str, file: str, called: str) -> LineWords | None:
+    """The only line by which the function of that name returns null."""
+    functions = defined(text, called)
+    end = closing(text, functions[0].body) if len(functions) == 1 else None
+    found = [*_NULL.finditer(text, functions[0].body, end)] if end is not None else []
+    return line_in(file, text.count("\n", 0, found[0].start()) + 1, None) if len(found) == 1 else None
+
+
+def _of_program(view: ProcessView, frame: NativeFrame, given: Sequence[str]) -> str | None:
+    return passed_text(view, frame, [item for item in given if _NAME.match(item)])

@@ -1,0 +1,124 @@
+"""Null pointers that a call in the program's own C returned, and that nothing asks for: by the source."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pytracer.analyze.evidence.own_code.unchecked_result import unchecked_result
+from pytracer.decode.types.snapshot import PythonFrame
+from pytracer.report.job import NativeFrame, SourceLine
+
+SOURCE = """#include <string.h>
+static const entry *find(const vocab *v, const char *word) {
+    for (int i = 0; i < v->count; i++) if (!strcmp(v->entries[i].word, word)) return &v->entries[i];
+    {nothing}
+}
+long vocab_id(const vocab *v, const char *tok) {
+    {made}
+    {between}
+    {use}
+}
+"""
+PROGRAM = """def ids(lib, vocab, words):
+    return [lib.vocab_id(vocab, word.encode()) for word in words]
+
+
+ids(1, 2, 3)
+"""
+
+
+def view_of(
+    folder: Path,
+    *,
+    nothing: str = "return NULL;",
+    made: str = "const entry *e = find(v, tok);",
+    between: str = "",
+    use: str = "return e->id;",
+    base: int = 0,
+    inlined: str | None = None,
+) -> Any:
+    """A process that died in line `use` of vocab_id(). `inlined`: a header of a function that is inlined there."""
+    file, library, program = folder / "vocab.c", folder / "libvocab.so", folder / "train.py"
+    text = SOURCE
+    for name, words in (("nothing", nothing), ("made", made), ("between", between), ("use", use)):
+        text = text.replace(f"{{{name}}}", words)
+    file.write_text(text, encoding="utf-8")
+    library.write_bytes(b"")
+    program.write_text(PROGRAM, encoding="utf-8")
+    os.utime(file, (1000, 1000))
+    lines = [SourceLine("vocab_id", str(file), 9)]
+    if inlined is not None:
+        lines.insert(0, SourceLine("at", inlined, 5))
+    stack = (PythonFrame("ids", str(program), 2), PythonFrame("<module>", str(program), 5))
+    crash = SimpleNamespace(
+        arrays=(), numbers=(), holders=(), arguments=(), python_stack=stack, python_threads=(), native_stack=(),
+        registers={}, images=(SimpleNamespace(path=str(library), start=1, end=2),),
+    )  # fmt: skip
+    snapshot = SimpleNamespace(pid=1, threads=(), argv=(), created_wall_ns=time.time_ns() + 10**9, version=(1, 9))
+    return SimpleNamespace(
+        native_stack=[NativeFrame(function="vocab_id", image=str(library), lines=lines)], crash=crash,
+        process=SimpleNamespace(snapshot=snapshot), python_stack=None, region_python=(),
+        instruction=SimpleNamespace(base="rax", base_value=base),
+    )  # fmt: skip
+
+
+def test_result_that_nothing_asks_for_is_named_with_what_was_looked_for(tmp_path: Path) -> None:
+    found = unchecked_result(view_of(tmp_path))
+    assert found is not None
+    assert found.summary == (
+        "`e` is null, as `find(v, tok)` at vocab.c:7 returned it, for `word.encode()`, which line 2 passes"
+    )
+    assert found.advice == (
+        "Check `e` before vocab.c:9 uses it: nothing does behind `find(v, tok)` at vocab.c:7, which returns null at "
+        "vocab.c:4. Let vocab_id() report that to its caller. Then look at `word.encode()`, which line 2 passes: it is "
+        "what was asked for."
+    )
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"made": "const entry *e; e = find(v, tok);"},
+        {"made": "const entry *e = (const entry *)v->find(tok);"},
+        {"made": "const entry *e = static_cast<const entry *>(v->find(tok));"},
+        {"use": "return *e + 1;"},
+        {"use": "return e[0];"},
+    ],
+)
+def test_other_ways_to_write_it_are_found(how: dict[str, str], tmp_path: Path) -> None:
+    found = unchecked_result(view_of(tmp_path, **how))  # type: ignore[arg-type]
+    assert found is not None and found.summary.startswith("`e` is null, as `")
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"between": "if (!e) return -1;"},
+        {"between": "assert(e);"},
+        {"between": "fetch(&e);"},
+        {"between": "e = v->entries;"},
+        {"use": "return e->next->id;"},
+        {"use": "return e->ids[0];"},
+        {"use": "return e->id + v->count;"},
+        {"use": "return e ? e->id : v->count;"},
+        {"made": "const entry *e = NULL; if (v->count) e = find(v, tok);"},
+        {"made": "const entry *e = find(v, tok)->next;"},
+        {"made": "const entry *e = v->count ? find(v, tok) : v->entries;"},
+        {"made": "entry *e = malloc(sizeof(entry));"},
+        {"made": "std::vector<entry> e = find(v, tok);", "use": "return e[0].id;"},
+        {"made": "auto e = v->find(tok);"},
+        {"made": "*e = find(v, tok);"},
+        {"base": 0x1000},
+        {"inlined": "/usr/include/c++/12/bits/hashtable.h"},
+    ],
+)
+def test_pointers_that_something_else_may_have_set_or_that_are_tested_are_not_told(
+    how: dict[str, Any], tmp_path: Path
+) -> None:
+    assert unchecked_result(view_of(tmp_path, **how)) is None
