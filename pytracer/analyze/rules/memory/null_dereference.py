@@ -26,7 +26,8 @@ function of CPython that reads it and the field are known, and the caller is nam
 
 Where the failing line of the program's own C goes through a pointer that the same function made by malloc(), and by
 nothing else, and that nothing asks for, that is named, with the empty array that the line passes where the size is
-computed from it, and with the filter that left no rows.
+computed from it, and with the filter that left no rows. So is a pointer that another call returned, and nothing else
+sets, with the text of the program that the call was given.
 
 How it can be wrong: without capstone the operands are unknown, so that a garbage pointer with a small value can
 look like null plus an offset; the confidence is lower then. A pointer to a member of a null object was already
