@@ -76,7 +76,7 @@ def done_by_all(job: JobView, view: ProcessView) -> DoneByAll | None:
     spot = at.slice.spot(0) if at is not None else None
     if at is None or operation is None or spot is None:
         return None
-    came = [item for item in others if _came_further(job, view, item) and _started_alike(item, view)]
+    came = [item for item in others if came_further(job, view, item) and _started_alike(item, view)]
     if not came or not is_alike_on_all_ranks(at, operation.call, operation.path, makes=operation.makes):
         return None
     way = [item for depth in range(len(at.frames)) if (item := at.slice.spot(depth)) is not None]
@@ -111,7 +111,7 @@ def _is_of_program(word: str) -> bool:
     return "pipe_handle=" not in word
 
 
-def _came_further(job: JobView, view: ProcessView, other: ProcessView) -> bool:
+def came_further(job: JobView, view: ProcessView, other: ProcessView) -> bool:
     """Whether it called a collective of a common group that this rank had not come to."""
     for group in job.matches.groups:
         mine, theirs = group.last.get(view.process.rank or 0), group.last.get(other.process.rank or 0)

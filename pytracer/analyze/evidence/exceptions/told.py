@@ -24,6 +24,7 @@ from pytracer.analyze.evidence.exceptions.shared_offsets import shared_offset
 from pytracer.analyze.evidence.exceptions.spent_senders import spent_sender
 from pytracer.analyze.evidence.exceptions.store_servers import store_server
 from pytracer.analyze.evidence.exceptions.unequal_keys import unequal_key
+from pytracer.analyze.evidence.exceptions.unequal_lists import unequal_lists
 from pytracer.analyze.evidence.exceptions.unfinished_files import unfinished_file
 from pytracer.analyze.evidence.exceptions.unkept_statuses import unkept_status
 from pytracer.analyze.evidence.exceptions.unmade import not_loaded
@@ -169,6 +170,9 @@ def explanation_of(job: JobView, told: Told) -> Explanation:
         path = unmet_path(job, view)
         if path is not None:
             return Explanation(path.repair, path.alone)
+        lists = unequal_lists(job, view)
+        if lists is not None:
+            return Explanation(lists.advice, lists.subject, together=True, behind=lists.behind, evidence=lists.evidence)
         twice = done_by_all(job, view)
         if twice is not None:
             return Explanation(twice.advice, twice.subject, together=True, behind=twice.behind)

@@ -24,6 +24,11 @@ between processes with different authkeys, as ranks that torchrun starts have: w
 where that process recorded the refusal. A file that was read empty or incomplete was *probably* still being written
 where another process was in a block that writes that file.
 
+A key that is missing on several ranks, another one on each, may be in no rank's part: of `files[rank::world]` where
+glob() or a set gave `files` another order on each rank, some are taken twice and some by none. The line that lists them
+is named where the source shows such a part and what gathers it; it is *probable* where no item is known to be taken
+twice.
+
 Forked workers of a DataLoader share the position of a file that their dataset opened before: one moves it while
 another one reads. Where a label, an index or a key of a batch cannot be, and the source shows such a file, that is
 *likely* why.
