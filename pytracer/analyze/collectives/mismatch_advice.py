@@ -19,6 +19,7 @@ from pytracer.analyze.collectives.library_calls import library_call
 from pytracer.analyze.collectives.matching import GroupMatch, Mismatch
 from pytracer.analyze.collectives.mismatch_sides import Sides, from_other_lines, two_sides
 from pytracer.analyze.collectives.own_lines import calls_itself, calls_of_line
+from pytracer.analyze.collectives.own_orders import own_order
 from pytracer.analyze.collectives.packed_gradients import Packing, packing_of
 from pytracer.analyze.collectives.packed_keys import packed_keys
 from pytracer.analyze.collectives.padded_rows import padded_rows
@@ -26,9 +27,9 @@ from pytracer.analyze.collectives.rank_branches import below_forward
 from pytracer.analyze.collectives.rank_value_words import differing_advice
 from pytracer.analyze.collectives.rounds import (
     key_order_words,
-    order_words,
     site_words,
 )
+from pytracer.analyze.collectives.set_loops import set_loop
 from pytracer.analyze.collectives.sizes import cause_words, has_uneven_parts, size_advice
 from pytracer.analyze.collectives.units_apart import units_apart
 from pytracer.analyze.collectives.ways import Side, way_to
@@ -160,8 +161,8 @@ def _of_value(job: JobView, match: GroupMatch, found: Mismatch) -> Explained:
     ops = {item.call.op for item in found.variants}
     if ops & set(_SHARDED) and not _is_called_directly(job, found):
         return Explained(_ADVICE_UNITS)
-    known = _of_objects(job, found) or _of_order(job, found)
-    told = Explained(known) if known is not None else _of_size(job, match, found)
+    known = _of_objects(job, found)
+    told = Explained(known) if known is not None else _of_order(job, found) or _of_size(job, match, found)
     if told is not None:
         return told
     known = _of_keys(job, found) or padded_rows([item.call for item in found.variants])
@@ -211,6 +212,9 @@ def _of_size(job: JobView, match: GroupMatch, found: Mismatch) -> Explained | No
     keyed = packed_keys(*sides)
     if keyed is not None:
         return Explained(keyed.advice, keyed.subject, places=keyed.places, uneven=True)
+    order = own_order(*sides)
+    if order is not None and order.known:
+        return Explained(order.advice, order.subject, opens=True, places=order.places, uneven=True)
     number = found.sequence_nr
     names = [
         name
@@ -222,7 +226,7 @@ def _of_size(job: JobView, match: GroupMatch, found: Mismatch) -> Explained | No
     collected = collected_size(*sides)
     if collected is not None and not has_uneven_parts(*sides, len(match.ranks)):
         return Explained(collected.advice, collected.subject, places=collected.places, uneven=True)
-    known = size_advice(*sides, names, len(match.ranks))
+    known = size_advice(*sides, names, len(match.ranks)) or (order.advice if order is not None else None)
     return Explained(known) if known is not None else None
 
 
@@ -251,13 +255,13 @@ def _of_objects(job: JobView, found: Mismatch) -> str | None:
     )
 
 
-def _of_order(job: JobView, found: Mismatch) -> str | None:
+def _of_order(job: JobView, found: Mismatch) -> Explained | None:
     """A loop around the call that goes through its tensors in another order on each rank."""
     for side, view in zip(found.variants, views_of(job, [side.ranks[0] for side in found.variants]), strict=False):
         frame = place_of(side.call)
-        words = order_words(view.process.snapshot, frame) if frame is not None else None
-        if words is not None:
-            return words
+        loop = set_loop(view.process.snapshot, frame) if frame is not None else None
+        if loop is not None:
+            return Explained(loop.advice, loop.subject, opens=True, uneven=True)
     return None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.journal import Unit
@@ -27,11 +27,16 @@ def unequal_parameter(first: tuple[ProcessView, Collective], second: tuple[Proce
     return found[0] if len(found) == 1 else None
 
 
-def _sizes(view: ProcessView) -> Mapping[str, int]:
-    """Bytes of each parameter and buffer, by its name; of several models those that are of one size."""
+def parameter_sizes(view: ProcessView) -> Mapping[str, int]:
+    """Bytes of each parameter, by its name; of several models those that are of one size."""
+    return _sizes(view, _ROLES[:1])
+
+
+def _sizes(view: ProcessView, roles: Sequence[str] = _ROLES) -> Mapping[str, int]:
+    """The same of buffers, too."""
     found: dict[str, set[int]] = {}
     for items in view.process.snapshot.named.values():
         for item in items:
-            if item.role in _ROLES:
+            if item.role in roles:
                 found.setdefault(item.name.removeprefix(f"{item.role} "), set()).add(item.nbytes)
     return {name: sizes.pop() for name, sizes in found.items() if len(sizes) == 1}

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from pytracer._patterns import Pattern
-from pytracer._text import count_words, shortened
+from pytracer._text import count_words
 from pytracer.analyze.collectives.call_sites import Site, calls_of_group, site_of
 from pytracer.analyze.collectives.differing_bounds import EqualHeads
 from pytracer.analyze.collectives.own_lines import calls_of_line
@@ -32,7 +32,6 @@ from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import PythonFrame
 
 _NO_SYNC = "no_sync("
-_SET_METHODS = ("union", "difference", "intersection", "symmetric_difference")
 _LONGEST = 60
 _SAME_DECISION = "Decide that by what is the same on all ranks (the number of the round), or all_reduce() the decision."
 _FORWARDS = ("forward", "__call__")
@@ -358,30 +357,6 @@ def rank_order_words(snapshot: Snapshot, frame: PythonFrame | None) -> str | Non
     return None
 
 
-def order_words(snapshot: Snapshot, frame: PythonFrame) -> str | None:
-    """A loop over a set around the line: in each process it has an order of its own."""
-    tree = syntax_tree(snapshot, frame)
-    if tree is None or frame.line is None:
-        return None
-    scope = scope_of(tree, frame.line)
-    for loop in reversed(loops_around(tree, frame.line)):
-        if isinstance(loop, ast.While):
-            continue
-        name, made = variable(loop.iter), loop.iter
-        bound = bound_value(scope, name, loop.lineno) if name is not None else None
-        at = ""
-        if bound is not None and isinstance(bound[1], ast.expr):
-            made, at = bound[1], f" of line {bound[0]} ({quoted(snapshot, frame, bound[0])})"
-        text = quoted(snapshot, frame, loop.lineno)
-        if _is_set(made) and text is not None:
-            shown = shortened(ast.unparse(loop.iter), _LONGEST)
-            return (
-                f"Line {loop.lineno} ({text}) goes through a set{at}, whose order differs between processes (hashes of "
-                f"text are random in each): go through sorted({shown})."
-            )
-    return None
-
-
 def key_order_words(snapshot: Snapshot, frame: PythonFrame) -> str | None:
     """A loop over a dict around the line: it goes in the order in which the keys came."""
     tree = syntax_tree(snapshot, frame)
@@ -397,14 +372,3 @@ def key_order_words(snapshot: Snapshot, frame: PythonFrame) -> str | None:
                 f"sorted({ast.unparse(owner)})."
             )
     return None
-
-
-def _is_set(value: ast.expr) -> bool:
-    if isinstance(value, (ast.Set, ast.SetComp)):
-        return True
-    if isinstance(value, ast.BinOp) and isinstance(value.op, (ast.Sub, ast.BitAnd, ast.BitOr, ast.BitXor)):
-        return any(_is_set(side) for side in (value.left, value.right))
-    called = value.func if isinstance(value, ast.Call) else None
-    if isinstance(called, ast.Name):
-        return called.id in ("set", "frozenset")
-    return isinstance(called, ast.Attribute) and called.attr in _SET_METHODS and _is_set(called.value)

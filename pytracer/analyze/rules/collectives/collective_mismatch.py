@@ -19,6 +19,10 @@ named, and the parameters, where their sizes account for the difference.
 The values of a dict are stacked, and a branch adds keys on some ranks only: it is named where the keys that it adds are
 as many as the difference, with the branch behind it where it asks for a key of another dict.
 
+A loop around the call goes through a dict, or list, in the order in which each rank's own data first put its keys in:
+it is named with the lines that do, where the sizes show that the ranks were at different keys. They are those of two
+parts of one model, or both ranks had come to a key that was new in this step, or each passed the other's size later.
+
 What each rank has collected (`torch.cat(self.scores)`) is gathered, and no rank is wrong: the line that joins it is
 named, and the one that takes the rank's own size for that of all.
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from pytracer.analyze.collectives.rounds import order_words, rank_order_words, rounds_words
+from pytracer.analyze.collectives.rounds import rank_order_words, rounds_words
+from pytracer.analyze.collectives.set_loops import set_loop
 from pytracer.report.job import PythonFrame
 from tests.support.scenarios import program_in
 
@@ -147,14 +148,16 @@ SETS = "def run(new, old):\n    names = {0}\n    for name in names:\n        bro
 @pytest.mark.parametrize("value", ["set(new)", "set(new) - set(old)", "{n for n in new}", "set(new).difference(old)"])
 def test_loop_over_a_set_has_another_order_in_each_process(value: str, run: Path) -> None:
     """It is named with the line that makes it, and with sorted()."""
-    said = order_words(SNAPSHOT, at(program_in(run, SETS.format(value)), 4))
-    assert said is not None and "line 2" in said and said.endswith("go through sorted(names).")
+    found = set_loop(SNAPSHOT, at(program_in(run, SETS.format(value)), 4))
+    assert found is not None and "probably in another order on each rank" in found.subject
+    said = found.advice
+    assert "line 2" in said and said.endswith("go through sorted(names).")
 
 
 @pytest.mark.parametrize("value", ["sorted(set(new))", "list(new)", "len(new) - 1", "new.difference(old)"])
 def test_loop_over_what_may_be_no_set_has_an_order(value: str, run: Path) -> None:
     """The look-alikes: sorted, a list, numbers, a method of an unknown object."""
-    assert order_words(SNAPSHOT, at(program_in(run, SETS.format(value)), 4)) is None
+    assert set_loop(SNAPSHOT, at(program_in(run, SETS.format(value)), 4)) is None
 
 
 GROUPS = """def pairs(rank, world):
