@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from pytracer.analyze.engine import build_report
 from pytracer.report.job import Report
+from tests.support.collectives import TIME_OUT, Ranks
 from tests.support.deaths import advice, summary
+from tests.support.scenarios import TORCH, program_in
 from tests.unit.analyze.collectives.test_sizes import Sizes, reported
 
 SOURCE = """class Averager:
@@ -127,3 +130,27 @@ def test_sizes_that_come_later_in_the_other_order_show_it_alone(run: Path) -> No
     report = told(run, sizes=sizes, models=())
     assert f"{PASSED}, which differs" in summary(report)
     assert "(each rank passed the same sizes, in another order)" in advice(report)
+
+
+@pytest.mark.parametrize(("first", "named"), [(10, True), (11, False)])
+def test_key_that_is_new_in_the_step_is_probably_another_one(first: int, named: bool, run: Path) -> None:
+    """Both ranks made the calls of the step before, and one more; not where those of the step differ already."""
+    program = str(program_in(run, SOURCE.replace("FILL", FILL)))
+    job = Ranks(2)
+    library = ("all_reduce", f"{TORCH}/distributed/distributed_c10d.py", 3252)
+    stack = [library, *((function, program, line) for function, line in WAY)]
+    for rank, (box, last) in enumerate(zip(job.boxes, (25, 50), strict=True)):
+        by, number = box.site(stack[0], stack[1]), 0
+        for step, shapes in ((1, [10]), (2, [first, last])):
+            box.step(step)
+            for shape in shapes:
+                number += 1
+                state = "failed" if shape == last else "completed"
+                box.collective(
+                    "allreduce_", group=job.groups[rank]["0"], by=by, sequence_nr=number, state=state, sizes=[shape],
+                    nbytes=4 * shape,
+                )  # fmt: skip
+        box.at(7000).exception("RuntimeError", TIME_OUT, stack).exit(1)
+    job.endings = {0: {"exit_code": 1}, 1: {"exit_code": 1}}
+    report = build_report(job.job(run))
+    assert (f"{PASSED}, which probably differs" in summary(report)) == named
