@@ -26,6 +26,7 @@ from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.lines import names_of_line
 from pytracer.analyze.evidence.syntax.loops import loops_around
+from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, qualified_name, scope_of, statement_at
 from pytracer.analyze.naming import LineWords
@@ -106,7 +107,7 @@ def ended_owner(view: ProcessView) -> EndedOwner | None:
     search = Search(files)
     owners = {ast.unparse(item.owner): item for item in search.given(statement, spot)}
     given = next(iter(owners.values())) if len(owners) == 1 else None
-    return _ended(view, search, given) if given is not None else None
+    return ended_given(view, search, given) if given is not None else None
 
 
 def ended_array(view: ProcessView) -> EndedOwner | None:
@@ -128,11 +129,12 @@ def ended_array(view: ProcessView) -> EndedOwner | None:
     named = (ast.parse(name, mode="eval").body for name in names_of_line(tree, frame.line))
     found = {ast.unparse(item.owner): item for node in named for item in search.given(node, spot)}
     given = next(iter(found.values())) if len(found) == 1 else None
-    found_owner = _ended(view, search, given) if given is not None else None
+    found_owner = ended_given(view, search, given) if given is not None else None
     return structs.replace(found_owner, of_array=True) if found_owner is not None else None
 
 
-def _ended(view: ProcessView, search: Search, given: GivenMemory) -> EndedOwner | None:
+def ended_given(view: ProcessView, search: Search, given: GivenMemory) -> EndedOwner | None:
+    """What an address was taken of; None where that may be alive."""
     owner, spot = search.held(given.owner, given.spot)
     if not search.is_fresh(owner, spot):
         return None
@@ -154,7 +156,7 @@ def _ended(view: ProcessView, search: Search, given: GivenMemory) -> EndedOwner 
             assumed=search.assumed,
         )
     bound = [item for item in lines_that_bind(spot.scope, owner.id) if item[0] <= line]
-    if not bound or _keeps(spot, owner.id):
+    if not bound or _keeps(spot, owner.id) or any(_shares(spot, owner.id, item[0]) for item in bound):
         return None
     words = _when(view, spot, owner.id, line)
     statement = statement_at(spot.tree, max(item[0] for item in bound))
@@ -189,6 +191,13 @@ def _binds_inside(loop: ast.stmt, spot: Spot, name: str) -> bool:
 
 def _deletes(node: ast.Delete, name: str) -> bool:
     return any(isinstance(item, ast.Name) and item.id == name for item in node.targets)
+
+
+def _shares(spot: Spot, name: str, line: int) -> bool:
+    """Whether the line gives the array to something else as well: `values = self.values = np.zeros(n)`."""
+    node = statement_at(spot.tree, line)
+    others = [item for item in node.targets if variable(item) != name] if isinstance(node, ast.Assign) else []
+    return isinstance(node, ast.Assign) and len(node.targets) > 1 and bool(others)
 
 
 def _keeps(spot: Spot, name: str) -> bool:

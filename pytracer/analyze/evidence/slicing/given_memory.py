@@ -28,6 +28,7 @@ _BELIEVE = frozenset({"_from_blob", "from_blob", "from_address", "cast"})
 # Calls that return what they are given, or a part of it; and those that return what something else holds.
 _SAME = frozenset(
     ("view", "reshape", "ravel", "squeeze", "transpose", "asarray", "asanyarray", "ascontiguousarray", "require")
+    + ("asfortranarray",)
     + ("contiguous", "to", "float", "double", "half", "cpu", "flatten", "detach", "numpy", "from_numpy", "memoryview")
     + ("frombuffer", "from_buffer", "as_tensor", "byteswap", "newbyteorder")
 )
@@ -75,7 +76,7 @@ class Search:
     def _addresses(self, node: ast.AST, spot: Spot, depth: int) -> Iterator[GivenMemory]:
         if self._was_seen(node, of_address=True):
             return
-        taken = [(item, *found) for item in nodes_of(node) if (found := _taken(item)) is not None]
+        taken = [(item, *found) for item in nodes_of(node) if (found := taken_of(item)) is not None]
         for item, owner, how in taken:
             text = f"{ast.unparse(item)}()" if how == "buffer_info" else ast.unparse(item)
             yield GivenMemory(owner, text, how, getattr(item, "lineno", spot.line), spot)
@@ -96,13 +97,14 @@ class Search:
             return
         for item in nodes_of(node):
             if isinstance(item, ast.Name) and isinstance(item.ctx, ast.Load):
-                yield from self._values(item.id, spot)
+                yield from self.values(item.id, spot)
             elif (name := variable(item)) is not None:
-                yield from _of_class(name, spot)
+                yield from of_class(name, spot)
             elif isinstance(item, ast.Call):
-                yield from self._returned(item, spot)
+                yield from self.returned(item, spot)
 
-    def _values(self, name: str, spot: Spot) -> Iterator[tuple[ast.AST, Spot]]:
+    def values(self, name: str, spot: Spot) -> Iterator[tuple[ast.AST, Spot]]:
+        """What the last line above set a variable to; of a parameter what its only caller passes."""
         bound = [item for item in lines_that_bind(spot.scope, name) if item[0] <= spot.line]
         if bound:
             line, value = max(bound, key=lambda item: item[0])
@@ -128,7 +130,8 @@ class Search:
         line = called.call.end_lineno or called.call.lineno
         return value, Spot(called.file, called.tree, scope_of(called.tree, called.call.lineno), line)
 
-    def _returned(self, call: ast.Call, spot: Spot) -> Iterator[tuple[ast.AST, Spot]]:
+    def returned(self, call: ast.Call, spot: Spot) -> Iterator[tuple[ast.AST, Spot]]:
+        """What the program's only function of that name returns."""
         found = only_function(self._files, called_name(call) or "")
         if found is None:
             return
@@ -177,7 +180,7 @@ class Search:
             found = only_function(self._files, name)
             if found is None or any(_is_cache(item) for item in found[1].decorator_list):
                 return False
-            returned = [*self._returned(call, spot)]
+            returned = [*self.returned(call, spot)]
             return bool(returned) and all(self.is_fresh(value, at, depth + 1) for value, at in returned)
         if name in _SAME:
             of = call.args[0] if call.args and _is_of_module(call.func) else None
@@ -187,7 +190,7 @@ class Search:
         return True
 
 
-def _of_class(name: str, spot: Spot) -> Iterator[tuple[ast.AST, Spot]]:
+def of_class(name: str, spot: Spot) -> Iterator[tuple[ast.AST, Spot]]:
     """What the only line of a class that sets `self.x` sets it to."""
     around = class_around(spot.tree, spot.scope)
     methods = [item for item in around.body if isinstance(item, _FUNCTIONS)] if around is not None else []
@@ -197,7 +200,7 @@ def _of_class(name: str, spot: Spot) -> Iterator[tuple[ast.AST, Spot]]:
         yield value, structs.replace(spot, scope=method, line=line - 1)
 
 
-def _taken(node: ast.AST) -> tuple[ast.expr, str] | None:
+def taken_of(node: ast.AST) -> tuple[ast.expr, str] | None:
     """See address_taken(); also of `x.buffer_info()`, `x.__array_interface__` and `ctypes.addressof(x)`."""
     if isinstance(node, ast.Attribute) and node.attr in _TAKING:
         return node.value, node.attr

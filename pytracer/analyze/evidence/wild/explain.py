@@ -14,6 +14,7 @@ from pytracer.analyze.evidence.wild.copied_row import copied_row
 from pytracer.analyze.evidence.wild.cut_argument import cut_argument
 from pytracer.analyze.evidence.wild.cut_handle import cut_handle
 from pytracer.analyze.evidence.wild.deregistered_operator import deregistered_operator
+from pytracer.analyze.evidence.wild.ended_field import ended_address, ended_field
 from pytracer.analyze.evidence.wild.ended_memory import ended_memory
 from pytracer.analyze.evidence.wild.expanded_argument import expanded_argument
 from pytracer.analyze.evidence.wild.explanation import Explanation
@@ -96,8 +97,10 @@ _FINDERS: tuple[Callable[[ProcessView], Explanation | None], ...] = (
     truncated_address,
     cut_argument,
     missing_memory,
+    ended_field,
     second_owner,
     freed_argument,
+    ended_address,
     misread_elements,
     misread_floats,
     float_index,

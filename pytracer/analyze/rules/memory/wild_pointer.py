@@ -55,6 +55,11 @@ Where the address is the start of such a large block of malloc() as an array of 
 the address of one array that had ended, a temporary or a variable of the function that returned it, the class is
 use-after-free, *likely*.
 
+So it is where C that ctypes called got the address of an array that had ended in a field of a structure, an element of
+an array of addresses, or an attribute that keeps a number. Where the recorded memory behind a register has that field,
+or the recorded number is it, and nothing is mapped from there to the fault, it is *certain*; by the source alone
+*likely*, and only at the start of such a large block.
+
 A register that held the lower 32 bits of a live storage's address, or of one that the line passes by ctypes, shows that
 the address was passed as an int. A small number that a function called by ctypes used as a pointer shows that its
 declaration in Python does not fit; where a field of a ctypes.Structure lies where the C struct has that pointer, both
