@@ -13,6 +13,10 @@ Where the process died in the very torch.save() or open() that was writing the f
 the source, through variables, attributes and properties, or by the name of the archive that torch was writing. What is
 left of the file is incomplete then.
 
+Where the process died inside of `with open(path, "wb")`, or behind such a line of a function of its stack, and that
+path is the mapped file's, that line emptied the file: also where the path and the mapped array are attributes of an
+object that each line of the program makes of both together.
+
 Where the program itself makes the file shorter, the line that does is named, with the call that led there: its path is
 followed through calls, attributes and defaults until it is the mapped file's, and its call can have been after the one
 that maps the file.
@@ -39,6 +43,7 @@ from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.lifetime.each_rank import CreatedByEach, created_by_each
 from pytracer.analyze.evidence.lifetime.file_mappers import FileMapper, file_mapper
 from pytracer.analyze.evidence.lifetime.file_writers import FileWriter, file_writer
+from pytracer.analyze.evidence.lifetime.open_rewriter import OpenRewriter, open_rewriter
 from pytracer.analyze.evidence.lifetime.rewriters import Rewriter, only_before, rewriter
 from pytracer.analyze.evidence.phrases import (
     access_verb,
@@ -114,7 +119,7 @@ class _Known(msgspec.Struct, frozen=True):
     """
 
     created: CreatedByEach | None
-    writer: Rewriter | FileWriter | None
+    writer: Rewriter | OpenRewriter | FileWriter | None
     mapper: FileMapper | None
     before: bool
 
@@ -132,6 +137,8 @@ def _advice(file: MappedFile, known: _Known) -> str:
         return known.created.advice
     if isinstance(writer, Rewriter):
         return writer.advice
+    if isinstance(writer, OpenRewriter):
+        return f"{writer.advice}{_lost(file)}"
     if file.path.startswith(_OF_TORCH):
         owner = (
             "torch makes its shared memory with its full size and never shortens it: something else truncated it while "
@@ -154,6 +161,13 @@ def _advice(file: MappedFile, known: _Known) -> str:
     )
 
 
+def _lost(file: MappedFile) -> str:
+    """Of a file that the process had emptied; nothing where somebody wrote it since."""
+    again = file.now_bytes is not None and file.now_bytes != file.then_bytes
+    name = os.path.basename(file.path)
+    return "" if again else f" What {name} held is lost: restore it from a copy, or make it again."
+
+
 def _left(file: MappedFile, writer: FileWriter) -> str:
     """Of a file that the process was writing when it died."""
     again = file.now_bytes is not None and file.now_bytes != file.then_bytes  # somebody wrote it since
@@ -163,12 +177,12 @@ def _left(file: MappedFile, writer: FileWriter) -> str:
     return f" {os.path.basename(file.path)} was {perhaps}left incomplete: do not resume from it, take another copy."
 
 
-def _named(view: ProcessView, file: MappedFile) -> Rewriter | FileWriter | None:
+def _named(view: ProcessView, file: MappedFile) -> Rewriter | OpenRewriter | FileWriter | None:
     """The line that writes it, certainly or by its name; of a process that was writing it, that one."""
     alike = file_writer(view, file.path)
     if file.path.startswith(_OF_TORCH) or (alike is not None and alike.runs):
         return alike
-    return rewriter(view, file.path) or alike
+    return rewriter(view, file.path) or open_rewriter(view, file.path) or alike
 
 
 def _rewritten(file: MappedFile, known: _Known) -> str:
@@ -176,7 +190,7 @@ def _rewritten(file: MappedFile, known: _Known) -> str:
     writer, mapper = known.writer, known.mapper
     if known.created is not None:
         return f"; {known.created.brief}"
-    if isinstance(writer, Rewriter):
+    if isinstance(writer, (Rewriter, OpenRewriter)):
         return writer.brief
     if writer is None or writer.begins is not None or file.path.startswith(_OF_TORCH):
         return ""
