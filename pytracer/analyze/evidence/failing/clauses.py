@@ -10,7 +10,7 @@ _PLACE = Pattern(r" \((?:[\w.(),]+ )*(?:[\w./]*\.py:|line )\d+(?:: `[^`]*`(?:, [
 _CLAUSE = Pattern(r"(?:`[^`]*`|(?<!\w)'[^']*'|[^`])*?(?=[:;] |\. |\.$)")
 _LONGEST = 130
 _REST = Pattern(r", (?:so that|and|which) ")  # what follows may be left out, and the rest still holds
-_PLAIN = Pattern(r"(?:The|A|An|Another|Entry|Line|Sample|Dimension|Gradients|No|None|Item|Each|What|Element)\b")
+_PLAIN = Pattern(r"(?:The|A|All|An|Another|Entry|Line|Sample|Dimension|Gradients|No|None|Item|Each|What|Element)\b")
 _OTHERS = Pattern(r"(?:In|If|Look|Print|Compare|Something)\b")
 
 

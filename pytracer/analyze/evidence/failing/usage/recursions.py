@@ -13,6 +13,7 @@ from pytracer._text import capital, list_words, shortened
 from pytracer.analyze.evidence.failing.expressions import parts
 from pytracer.analyze.evidence.failing.line import FailingLine, failing_line
 from pytracer.analyze.evidence.failing.processes.handlers import caught_before, head_of_handler
+from pytracer.analyze.evidence.failing.usage.rejected_items import rejected_again
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.wraps import (
     Wrap,
@@ -82,6 +83,9 @@ def repeated_calls(at: FailingLine) -> str | None:
     tried = next((words for item in calls if (words := _tried_again(at, item)) is not None), None)
     if tried is not None:
         return tried
+    rejected = rejected_again(at, calls[0].frame, calls[0].statement, calls[0].callee) if len(calls) == 1 else None
+    if rejected is not None:
+        return rejected
     unset = next((words for item in calls if (words := _unset(at, item)) is not None), None)
     if unset is not None:
         return unset

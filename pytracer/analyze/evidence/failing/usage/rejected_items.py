@@ -1,0 +1,348 @@
+"""RecursionError of a method that asks itself for another item where it rejects one: all that it tried were rejected.
+
+`if sample is None: return self[random.randrange(len(self))]`. What rejects them is followed through the functions that
+return None; what their test compared is known where the recording has it.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Iterator
+
+import msgspec
+
+from pytracer._patterns import Pattern
+from pytracer._text import list_words, shortened
+from pytracer.analyze.evidence.failing.line import FailingLine
+from pytracer.analyze.evidence.slicing.calls import argument_of, method_of
+from pytracer.analyze.evidence.slicing.files import program_files
+from pytracer.analyze.evidence.slicing.spots import Spot
+from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.changes import RANDOM
+from pytracer.analyze.evidence.syntax.constants import is_none
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
+from pytracer.analyze.evidence.syntax.returns import Named, returns_none_at
+from pytracer.analyze.evidence.syntax.scopes import is_parameter, own_nodes, parameters, spans_body
+from pytracer.analyze.naming import LineWords
+from pytracer.report.job import PythonFrame
+
+_QUOTED = 60
+_COMPARED = 40
+_HOPS = 4
+_SIZED = Pattern(r"\w+ of (\d+)(?:$|[ ,;])")
+_NUMBER = Pattern(r"-?\d+(?:\.\d+)?$")
+_COMPARES = {ast.Gt: operator.gt, ast.GtE: operator.ge, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Eq: operator.eq}
+_PLAIN = (ast.Name, ast.Constant, ast.BinOp, ast.operator, ast.expr_context)
+
+
+class _Test(msgspec.Struct, frozen=True):
+    """What rejects: `node` of `line`; `holds`: whether it does so by being true."""
+
+    node: ast.expr
+    line: int
+    holds: bool = True
+
+
+class _Rejecting(msgspec.Struct, frozen=True):
+    """A function of the program that returns None at `line`, and the calls that led from the method to it."""
+
+    name: str
+    function: Named
+    spot: Spot
+    line: int
+    calls: tuple[tuple[ast.Call, Named], ...]
+
+
+def rejected_again(at: FailingLine, frame: PythonFrame, statement: ast.stmt, callee: str) -> str | None:
+    """Of the line by which a method calls itself; None where it goes down something, or changes its index only."""
+    depth = next((n for n, item in enumerate(at.frames) if item == frame), None)
+    spot = at.slice.spot(depth) if depth is not None else None
+    if spot is None or not isinstance(spot.scope, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        return None
+    method = spot.scope
+    index = next((name for name in parameters(method) if name not in ("self", "cls")), None)
+    test = _test(method, statement)
+    asked = _asked(statement, callee)
+    if index is None or test is None or asked is None or not _is_another(method, asked, index):
+        return None
+    read = {item.id for item in nodes_of(test.node) if isinstance(item, ast.Name)} - {index, "self"}
+    if not any(lines_that_bind(method, name) for name in read):
+        return None
+    return _words(at, frame, spot, test, callee)
+
+
+def _words(at: FailingLine, frame: PythonFrame, spot: Spot, test: _Test, callee: str) -> str:
+    what = "samples" if callee == "__getitem__" else "items"
+    found = _rejecting(at, spot, test)
+    how, look = _how(at, frame, spot, test, found)
+    count = _tries(at, frame)
+    many = f"; it tried some {count} in a row" if count else ""
+    return (
+        f"All {what} that line {frame.line} in {frame.function} asked for were rejected {how}{many}. {look}, and mend "
+        "the data or the test; raise an error after some tries, before the recursion limit."
+    )
+
+
+def _how(at: FailingLine, frame: PythonFrame, spot: Spot, test: _Test, found: _Rejecting | None) -> tuple[str, str]:
+    """By what, and what to look at."""
+    own = f"`{shortened(ast.unparse(test.node), _QUOTED)}`{'' if test.holds else ' is false'}"
+    plain = f"where {own} ({at.place(spot, test.line)})"
+    inner = test if found is None else _guard(found.function, found.line)
+    if inner is None or found is None:
+        known = _compared(at, test.node, spot, (), frame) if test.holds and found is None else None
+        if known is not None:
+            return f"by {known.part} ({at.place(spot, test.line)}): {known.values}", f"See {known.part}"
+        if found is None:
+            return plain, f"Print what {at.place(spot, test.line)} tests"
+        where = at.place(found.spot, found.line)
+        return f"{plain}: {found.name}() returns None at {where}", f"Print what {found.name}() is given"
+    where = at.place(found.spot, inner.line)
+    known = _compared(at, inner.node, found.spot, found.calls, frame) if inner.holds else None
+    if known is not None:
+        how = f"by {known.part} ({where}): {known.values}, so that {found.name}() returned None"
+        return how, f"Compare the two of {where}"
+    words = f"`{shortened(ast.unparse(inner.node), _QUOTED)}`{'' if inner.holds else ' is false'}"
+    return f"{plain}: {found.name}() returns None where {words} ({where})", f"Print what {where} tests"
+
+
+def _asked(statement: ast.stmt, callee: str) -> ast.expr | None:
+    """`n` of `self.load(n)`, and of `self[n]` in `__getitem__`."""
+    for node in nodes_of(statement):
+        if isinstance(node, ast.Call) and called_name(node) == callee and len(node.args) == 1:
+            return node.args[0]
+        if isinstance(node, ast.Subscript) and callee == "__getitem__" and ast.unparse(node.value) == "self":
+            return node.slice
+    return None
+
+
+def _is_another(method: Named, asked: ast.expr, index: str) -> bool:
+    """A draw, or the next one: `(index + 1) % len(self)`. Not an index that the data lead to."""
+    if isinstance(asked, ast.Name) and asked.id != index:
+        bound = lines_that_bind(method, asked.id)
+        value = bound[0][1] if len(bound) == 1 else None
+        return isinstance(value, ast.expr) and _is_another(method, value, index)
+    if any(isinstance(item, ast.Call) and RANDOM.search(ast.unparse(item.func)) for item in nodes_of(asked)):
+        return True
+    if not isinstance(asked, ast.BinOp):
+        return False
+    sizes = [item for item in nodes_of(asked) if isinstance(item, ast.Call) and called_name(item) == "len"]
+    inside = {id(part) for item in sizes for part in nodes_of(item)}
+    rest = [item for item in nodes_of(asked) if id(item) not in inside]
+    names = {item.id for item in rest if isinstance(item, ast.Name)}
+    return names == {index} and all(isinstance(item, _PLAIN) for item in rest)
+
+
+def _test(method: Named, statement: ast.stmt) -> _Test | None:
+    """Of the `if` that the statement is in, or that returns before it."""
+    found = _guard(method, statement.lineno)
+    if found is not None:
+        return found
+    for item, following in zip(method.body, method.body[1:], strict=False):
+        if following is statement and isinstance(item, ast.If) and not item.orelse:
+            return _Test(item.test, item.lineno, holds=False) if isinstance(item.body[-1], ast.Return) else None
+    return None
+
+
+def _guard(function: Named, line: int) -> _Test | None:
+    """The innermost `if` around a line."""
+    found: _Test | None = None
+    for item in own_nodes(function):
+        if isinstance(item, ast.If) and (found is None or item.lineno >= found.line):
+            if spans_body(item.body, line):
+                found = _Test(item.test, item.lineno)
+            elif spans_body(item.orelse, line) and not (
+                len(item.orelse) == 1 and isinstance(item.orelse[0], ast.If) and spans_body(item.orelse[0].body, line)
+            ):
+                found = _Test(item.test, item.lineno, holds=False)
+    return found
+
+
+def _tries(at: FailingLine, frame: PythonFrame) -> int | None:
+    """How often the line is on the stack, of which the middle was not recorded."""
+    depth = at.exception.frame_count
+    if depth is None:
+        return None
+    return max(depth - len([item for item in at.stack if item != frame]), 0) // 10 * 10 or None
+
+
+def _none_tested(test: _Test) -> str | None:
+    """`x` of `x is None`, and of `not x`."""
+    node = test.node
+    if isinstance(node, ast.Compare) and len(node.ops) == 1 and is_none(node.comparators[0]):
+        wanted = ast.Is if test.holds else ast.IsNot
+        return node.left.id if isinstance(node.ops[0], wanted) and isinstance(node.left, ast.Name) else None
+    if test.holds and isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        return node.operand.id if isinstance(node.operand, ast.Name) else None
+    return node.id if not test.holds and isinstance(node, ast.Name) else None
+
+
+def _rejecting(at: FailingLine, spot: Spot, test: _Test) -> _Rejecting | None:
+    """The one line of the program that None comes from, through the functions that pass it on."""
+    found: _Rejecting | None = None
+    tested: _Test | None = test
+    for _ in range(_HOPS):
+        name = _none_tested(tested) if tested is not None else None
+        around = found.spot if found is not None else spot
+        calls = [*_calls_that_give(around.scope, name)] if name is not None else []
+        if len(calls) != 1:
+            return found
+        reached = _called(at, calls[0], around)
+        lines = _none_lines(reached[1]) if reached is not None else []
+        if reached is None or len(lines) != 1:
+            return found
+        who, function, inside = reached
+        before = found.calls if found is not None else ()
+        spot_of = Spot(inside.file, inside.tree, function, lines[0])
+        found = _Rejecting(who, function, spot_of, lines[0], (*before, (calls[0], function)))
+        tested = _guard(function, lines[0])
+    return found
+
+
+def _none_lines(function: Named) -> list[int]:
+    """Its lines that return None, where all do so by a `return`."""
+    first = returns_none_at(function)
+    if first is None or not first[1]:
+        return []
+    returns = [item for item in own_nodes(function) if isinstance(item, ast.Return)]
+    return [item.lineno for item in returns if item.value is None or is_none(item.value)]
+
+
+def _calls_that_give(scope: ast.AST, name: str) -> Iterator[ast.Call]:
+    """What a variable is set to, also `op(x) if x is not None else None`."""
+    for _, value in lines_that_bind(scope, name):
+        parts = (value.body, value.orelse) if isinstance(value, ast.IfExp) else (value,)
+        yield from (item for item in parts if isinstance(item, ast.Call))
+
+
+def _called(at: FailingLine, call: ast.Call, spot: Spot) -> tuple[str, Named, Spot] | None:
+    """The function that is called; of `op` in `for op in ops` that of the program's only class that can give None."""
+    found = at.slice.function(call, spot)
+    if found is not None:
+        owner = next((item.name for item in _classes(found[1].tree) if found[0] in item.body), None)
+        return (f"{owner}.{found[0].name}" if owner else found[0].name), *found
+    loops = [
+        item
+        for item in own_nodes(spot.scope)
+        if isinstance(item, ast.For) and isinstance(item.target, ast.Name) and isinstance(call.func, ast.Name)
+        if item.target.id == call.func.id
+    ]
+    if len(loops) != 1:
+        return None
+    files = program_files(at.snapshot, at.frames)
+    able = [
+        (f"{owner.name}.__call__", method, Spot(file, tree, method, method.lineno))
+        for file, tree in files.items()
+        for owner in _classes(tree)
+        if (method := method_of(owner, ("__call__",))) is not None and returns_none_at(method) is not None
+    ]
+    return able[0] if len(able) == 1 else None
+
+
+def _classes(tree: ast.Module) -> Iterator[ast.ClassDef]:
+    return (item for item in nodes_of(tree) if isinstance(item, ast.ClassDef))
+
+
+class _Known(msgspec.Struct, frozen=True):
+    """A comparison that held, and the values of its sides."""
+
+    part: str
+    values: str
+
+
+def _compared(
+    at: FailingLine, test: ast.expr, spot: Spot, calls: tuple[tuple[ast.Call, Named], ...], frame: PythonFrame
+) -> _Known | None:
+    """Of a test, or of the first part of an `or` that held for all rejected items that are recorded."""
+    for part in test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or) else [test]:
+        if not isinstance(part, ast.Compare) or len(part.ops) != 1:
+            continue
+        compare = _COMPARES.get(type(part.ops[0]))
+        left, right = (_side(at, item, spot, calls, frame) for item in (part.left, part.comparators[0]))
+        if compare is None or left is None or right is None:
+            continue
+        pairs = [(a, b) for a in left[0] for b in right[0]]
+        if pairs and all(compare(a, b) for a, b in pairs):
+            values = [words for words in (left[1], right[1]) if words]
+            return _Known(f"`{shortened(ast.unparse(part), _COMPARED)}`", list_words(values))
+    return None
+
+
+def _side(
+    at: FailingLine, node: ast.expr, spot: Spot, calls: tuple[tuple[ast.Call, Named], ...], frame: PythonFrame
+) -> tuple[list[float], str] | None:
+    """The values of one side, and their words."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)):
+        return [node.value], ""
+    sized = isinstance(node, ast.Call) and called_name(node) == "len" and len(node.args) == 1
+    inner = node.args[0] if isinstance(node, ast.Call) and sized else node
+    held = _recorded(at, _in_method(inner, calls), frame)
+    pattern = _SIZED if sized else _NUMBER
+    found = [match for value in held if (match := pattern.match(value)) is not None]
+    if found and len(found) == len(held):
+        numbers = [float(match.group(1) if sized else match.group(0)) for match in found]
+        each = sorted(set(numbers))
+        shown = f"{each[0]:g}" if len(each) == 1 else f"{each[0]:g} to {each[-1]:g}"
+        return numbers, f"`{ast.unparse(node)}` was {shown} in {_of_last(len(numbers))}"
+    number = at.evaluated(node, spot)
+    if number is None:
+        return None
+    return [number], f"`{ast.unparse(node)}` is {number}{_set_at(at, node, spot)}"
+
+
+def _of_last(count: int) -> str:
+    return f"each of the last {count}" if count > 1 else "the last one"
+
+
+def _set_at(at: FailingLine, node: ast.expr, spot: Spot) -> str:
+    made = at.slice.made(node, spot, calls=True)
+    where: LineWords | None = at.place(made.spot, made.line) if made.through else None
+    return f", {where}" if where is not None else ""
+
+
+def _recorded(at: FailingLine, node: ast.expr | None, frame: PythonFrame) -> list[str]:
+    """What an expression of the method was in its frames that had rejected an item."""
+    if node is None:
+        return []
+    tree = at.slice.spot(at.frames.index(frame))
+    method = tree.scope if tree is not None else None
+    name = ast.unparse(node)
+    if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and method is not None:
+        inside = _item_of_dict(method, node)
+        name = ast.unparse(inside) if inside is not None else name
+    depths = [n for n, item in enumerate(at.frames) if item == frame and at.values_at(n)]
+    return [value for n in depths if (value := at.values_at(n).get(name)) is not None]
+
+
+def _item_of_dict(method: ast.AST, node: ast.Subscript) -> ast.expr | None:
+    """`label` of `data["label"]`, where the method makes `data = {"label": label}`."""
+    if not isinstance(node.value, ast.Name) or not isinstance(node.slice, ast.Constant):
+        return None
+    made = [value for _, value in lines_that_bind(method, node.value.id) if isinstance(value, ast.Dict)]
+    if len(made) != 1:
+        return None
+    pairs = zip(made[0].keys, made[0].values, strict=True)
+    found = [value for key, value in pairs if isinstance(key, ast.Constant) and key.value == node.slice.value]
+    return found[0] if len(found) == 1 else None
+
+
+def _in_method(node: ast.expr, calls: tuple[tuple[ast.Call, Named], ...]) -> ast.expr | None:
+    """An expression of a function that was called, in the words of the method that began the calls."""
+    for call, function in reversed(calls):
+        base: ast.expr = node
+        while isinstance(base, ast.Subscript):
+            base = base.value
+        if not isinstance(base, ast.Name) or not is_parameter(function, base.id) or lines_that_bind(function, base.id):
+            return None
+        given = argument_of(call, function, base.id)
+        if given is None:
+            return None
+        node = _with_base(node, given)
+    return node
+
+
+def _with_base(node: ast.expr, base: ast.expr) -> ast.expr:
+    if isinstance(node, ast.Subscript):
+        return ast.Subscript(_with_base(node.value, base), node.slice, node.ctx)
+    return base
