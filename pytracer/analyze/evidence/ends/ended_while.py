@@ -16,6 +16,7 @@ from pytracer.analyze.evidence.ends.signal_senders import (
     sender_words,
     slurm_time_limit,
 )
+from pytracer.analyze.evidence.syntax.unbounded import Reason
 from pytracer.analyze.evidence.waits.busy import Busy, Polled, blocking_call, busy_at, polled_by, polled_test
 from pytracer.analyze.evidence.waits.polled_paths import OwnPath, own_path
 from pytracer.analyze.evidence.waits.quiet import pause_of
@@ -142,9 +143,18 @@ def limit_words(job: JobView, view: ProcessView) -> str:
     whose, busy = _whose(job, view), _busy(job, view)
     if busy is None:
         return f", at {whose}" if whose is not None else ""
-    found = loop_reason(view) if _works_in_python(busy) else None
+    found = (loop_reason(view) if _works_in_python(busy) else None) or _tried(view)
     called, why = (found[1], f"; {found[0].words}") if found is not None else ("", "")
     return f", at {whose or 'a time limit'}; {busy.words}{called}{_pause_words(view)}{why}"
+
+
+def _tried(view: ProcessView) -> tuple[Reason, str] | None:
+    """Of what ran anything below a loop of tries without a limit: why that may go on, and the loop."""
+    stood = stood_loop(view)
+    if stood is None or stood.reason is None or not stood.reason.tries:
+        return None
+    loop = f" in the loop of line {stood.line} (`{stood.head}`) at {place_words(stood.at)}"
+    return stood.reason, f", called{loop}" if stood.at != stood.inner else f",{loop}"
 
 
 def _pause_words(view: ProcessView) -> str:

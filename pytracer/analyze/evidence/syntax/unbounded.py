@@ -33,6 +33,8 @@ class Reason(msgspec.Struct, frozen=True):
     """Whether it did no step since, and the tensors that it makes are no work, such as the order of a sampler."""
     spins: bool = False
     """Whether the recording shows that its passes came and changed nothing: it computed for ever."""
+    tries: bool = False
+    """Whether it tries something until that works."""
 
 
 def head_of(loop: EndlessLoop) -> str:

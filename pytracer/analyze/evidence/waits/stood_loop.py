@@ -307,6 +307,7 @@ def _of_tries(view: ProcessView, loop: EndlessLoop, handler: ast.ExceptHandler) 
         f"{see}: an exception that comes again with each try never lets the loop end. Bound the tries (`for attempt in "
         "range(5):`), and raise the last exception after them.",
         sure=False,
+        tries=True,
     )
 
 

@@ -54,6 +54,13 @@ def gather(count, total):
 def fog(at, width, height):
     while at > 0:
         at -= width // height
+
+def evaluate(model, scans):
+    while True:
+        try:
+            return model(scans)
+        except Exception as error:
+            log(error)
 """
 
 
@@ -77,6 +84,17 @@ def test_a_generator_that_yields_nothing_any_more_is_the_cause(run: Path) -> Non
     assert "where a step had taken 10.0 ms at most (the last 19)" in summary(found)
     assert "`at` is set before it (line 2), and in it only by the loop of line 4" in summary(found)
     assert advice(found).startswith("Set `at` anew inside of `while True` (line 3), before line 4: `at = 0`.")
+
+
+def test_tries_without_a_limit_are_named_also_where_torch_ran_below_them(run: Path) -> None:
+    """The model may only take long: nothing shows that it was tried before."""
+    program = str(s.program_in(run, TRAIN))
+    line = TRAIN[: TRAIN.index("return model(scans)")].count("\n") + 1
+    stack = [("_conv_forward", f"{s.TORCH}/nn/modules/conv.py", 560), ("evaluate", program, line)]
+    found = ended(run, stopped(trained(), stack, native=[(s.TORCH_CPU, 0x10), (s.PYTHON, 0x20)]))
+    assert verdict(found) == ("hang", "possible")
+    assert f"in the loop of line {line - 2} (`while True`) at program.py:{line} in evaluate" in summary(found)
+    assert "; the `except Exception` of line" in summary(found) and "goes on with the next try each" in summary(found)
 
 
 def test_a_generator_at_work_in_its_inner_loop_is_not_stuck(run: Path) -> None:
