@@ -23,7 +23,7 @@ from pytracer.analyze.evidence.failing.autograd.stepped_losses import stepped_lo
 from pytracer.analyze.evidence.failing.autograd.training_calls import training_call
 from pytracer.analyze.evidence.failing.clauses import first_clause
 from pytracer.analyze.evidence.failing.data.consumed import nothing_left
-from pytracer.analyze.evidence.failing.data.loaders import last_batch_of_one, smaller_last_batch
+from pytracer.analyze.evidence.failing.data.loaders import last_batch_of_one, one_sample_subject, smaller_last_batch
 from pytracer.analyze.evidence.failing.data.loops import changed_in_loop, stacked_list
 from pytracer.analyze.evidence.failing.data.none_samples import none_sample, none_subject
 from pytracer.analyze.evidence.failing.data.samples import empty_sequence, not_json, unequal_samples, unequal_subject
@@ -336,6 +336,7 @@ _SUBJECTS = (
     clients_subject,
     empty_subject,
     key_subject,
+    one_sample_subject,
 )
 
 _BEHIND = (dropped_library_behind, itself_behind, unprepared_behind, own_group_behind, full_disk_behind)

@@ -49,6 +49,14 @@ class _Loop(msgspec.Struct, frozen=True):
     node: ast.For | ast.AsyncFor
 
 
+class _Last(msgspec.Struct, frozen=True):
+    """The last batch: `has` for the headline, `words` with what to do. `sure`: whether nothing else can have made it."""
+
+    has: str
+    words: str
+    sure: bool = True
+
+
 class _Call(msgspec.Struct, frozen=True):
     """The `DataLoader(...)` that made it, and where."""
 
@@ -65,9 +73,20 @@ def last_batch_of_one(at: FailingLine) -> str | None:
     """BatchNorm in training with one sample left over."""
     if _ONE_VALUE.search(at.message) is None:
         return None
-    layer = f"`{at.layer.name}` ({at.layer.kind})" if at.layer is not None else "BatchNorm"
     found = last_batch(at, 1)
-    return f"{layer} got one value per channel, as {found}." if found is not None else None
+    return f"{_layer(at)} got one value per channel, as {found}." if found is not None else None
+
+
+def one_sample_subject(at: FailingLine) -> str | None:
+    """`` `norm` (BatchNorm1d) got 1 sample: the last batch of `train` has 1 of 1153 (batch_size=128, line 105) ``."""
+    found = _last(at, 1) if _ONE_VALUE.search(at.message) is not None else None
+    if found is None:
+        return None
+    return f"{_layer(at)} got {'a batch of 1' if found.sure else 'one value per channel'}: {found.has}"
+
+
+def _layer(at: FailingLine) -> str:
+    return f"`{at.layer.name}` ({at.layer.kind})" if at.layer is not None else "BatchNorm"
 
 
 def smaller_last_batch(at: FailingLine) -> str | None:
@@ -121,6 +140,11 @@ def last_batch(at: FailingLine, size: int, full: int | None = None) -> str | Non
 
     `full`: the batch size that another tensor was made for.
     """
+    found = _last(at, size, full)
+    return found.words if found is not None else None
+
+
+def _last(at: FailingLine, size: int, full: int | None = None) -> _Last | None:
     loops = [*_looped(at)]
     for loop in loops:
         found = _LOADER.match(loop.value)
@@ -143,9 +167,12 @@ def last_batch(at: FailingLine, size: int, full: int | None = None) -> str | Non
         one = f"{size} sample{'s' * (size != 1)}"
         if count is None and (made is None or any(made.option(item) is not None for item in _OTHER_BATCHES)):
             has = f"{name} gave {one} in `{given[0] if given else ''}` (batch_size={batch}, drop_last=False)"
-            return f"{has}. Only a last batch has fewer, unless a collate_fn drops some: {_set(made, small=True)}"
+            words = f"{has}. Only a last batch has fewer, unless a collate_fn drops some: {_set(made, small=True)}"
+            return _Last(has, words, sure=False)
         of = f"{size} of {count} samples" if count is not None else one
-        return f"the last batch of {name} has {of} (batch_size={batch}). {_set(made)}"
+        place = f", {made.place}" if made is not None else ""
+        last = f"the last batch of {name} has {of} (batch_size={batch}"
+        return _Last(f"{last}{place})", f"{last}). {_set(made)}")
     return None
 
 
