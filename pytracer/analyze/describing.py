@@ -9,6 +9,7 @@ from pytracer.analyze.evidence.at_fault import of_looked_up
 from pytracer.analyze.evidence.ends.exit_handler import exit_handler
 from pytracer.analyze.evidence.heap.beyond_storage import beyond_advice, beyond_storage
 from pytracer.analyze.evidence.indices.coordinates import not_finite_coordinates
+from pytracer.analyze.evidence.indices.passed_floats import passed_floats
 from pytracer.analyze.evidence.indices.reached_row import reached_row
 from pytracer.analyze.evidence.indices.smallest import smallest_index
 from pytracer.analyze.evidence.known_crashes import known_crash
@@ -61,6 +62,7 @@ def described(job: JobView, rule: AnyRule, judgement: AnyJudgement, *, is_cause:
             lines = state_behind(judgement.views[0], state) or words.behind
             words = structs.replace(words, advice=state_advice(judgement.views[0], state), explained=True, behind=lines)
         words = _of_smallest(judgement, words)
+        words = _of_passed_floats(judgement, words)
         words = _of_larger_tensor(rule.id, judgement.views[0], words) if state is None else words
         may_race = not words.explained and rule.id in (*_OF_ARGUMENTS, "heap-corruption")
         others = at_once(judgement.views[0]) if may_race else None
@@ -104,6 +106,27 @@ def _of_smallest(judgement: AnyJudgement, words: Description) -> Description:
     behind = structs.replace(about, lines=(*about.lines, *found.behind.lines))
     return structs.replace(
         words, summary=summary, advice=found.advice, behind=behind, explained=True, names_source=True
+    )
+
+
+def _of_passed_floats(judgement: AnyJudgement, words: Description) -> Description:
+    """With the floats that the program's own native code made its index of, where these are NaN."""
+    view, of_class = judgement.views[0], judgement.verdict_class == "out-of-bounds"
+    found = passed_floats(view) if of_class and view.is_fault and not words.explained else None
+    if found is None:
+        return words
+    if found.summary is None or found.evidence is None:
+        return structs.replace(words, advice=found.advice, names_source=True)
+    access = f"{access_verb(view)} out of bounds{in_function(view)}"
+    return structs.replace(
+        words,
+        summary=with_line(f"{introduction(judgement.views)} {access}: {found.summary}.", judgement.views),
+        evidence=[*words.evidence, found.evidence],
+        advice=found.advice,
+        missing=(),
+        behind=found.behind,
+        explained=True,
+        names_source=True,
     )
 
 

@@ -36,7 +36,7 @@ from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Argument
 from pytracer.report.job import Evidence, ExceptionReport
 
-_SMALLEST = -(1 << 31)
+SMALLEST = -(1 << 31)
 _EXACT = ("register", "computed", "exact")  # Place.found
 
 
@@ -59,7 +59,7 @@ class _Passed(msgspec.Struct, frozen=True):
 
 def not_finite_coordinates(view: ProcessView) -> NotFinite | None:
     """None where another index led out, or where no call of the program passes the coordinates so."""
-    operator, number = find_operator(view), _index(view)
+    operator, number = find_operator(view), smallest_index_at(view)
     entry = _entry(operator)
     if operator is None or entry is None or number is None:
         return None
@@ -68,7 +68,7 @@ def not_finite_coordinates(view: ProcessView) -> NotFinite | None:
     if at is None or passed is None:
         return None
     place, name = at.in_file(passed.spot.file, passed.call.lineno), source(passed.given)
-    found = _hazards(at, entry, passed)
+    found = hazards_behind(at, Part(passed.given, passed.spot))
     since = updated(at) and bool(losses(at))
     kind = "NaN or inf" if _may_be_infinite(passed.call, entry) and not _counted(view) else "NaN"
     summary = f"`{name}`, which {place} passes to {entry.call}(), has {kind}{hazard_subject(at, found)}"
@@ -85,7 +85,7 @@ def _entry(operator: Operator | None) -> Coordinates | None:
     return next((entry for name in names if (entry := coordinates_of().get(name.rpartition("::")[2]))), None)
 
 
-def _index(view: ProcessView) -> int | None:
+def smallest_index_at(view: ProcessView) -> int | None:
     """In elements from the start of a live storage: the smallest int32, and what a row or a corner adds to it."""
     place, instruction = view.place, view.instruction
     if place is None or place.storage is None or place.found not in _EXACT:
@@ -94,7 +94,7 @@ def _index(view: ProcessView) -> int | None:
         place.formation.scale if place.formation is not None else instruction.scale if instruction is not None else 0
     )
     number, rest = divmod(signed(place.addr - place.storage.base), scale) if scale > 1 else (0, 1)
-    return number if rest == 0 and 0 <= number - _SMALLEST < place.storage.nbytes // scale else None
+    return number if rest == 0 and 0 <= number - SMALLEST < place.storage.nbytes // scale else None
 
 
 def _counted(view: ProcessView) -> list[Argument]:
@@ -108,8 +108,8 @@ def _counted(view: ProcessView) -> list[Argument]:
 def _evidence(view: ProcessView, number: int) -> Evidence:
     seen = _counted(view)
     counted = f"; of a saved tensor {shape_words(seen[0])} {seen[0].nans} are NaN" if seen else ""
-    more = f" + {number - _SMALLEST}" if number != _SMALLEST else ""
-    words = f"the index was {number}: NaN becomes {_SMALLEST}{more} as an int32{counted}"
+    more = f" + {number - SMALLEST}" if number != SMALLEST else ""
+    words = f"the index was {number}: NaN becomes {SMALLEST}{more} as an int32{counted}"
     return Evidence("index", words, value=number)
 
 
@@ -158,9 +158,9 @@ def _may_be_infinite(call: ast.Call, entry: Coordinates) -> bool:
     return False
 
 
-def _hazards(at: FailingLine, entry: Coordinates, passed: _Passed) -> list[Hazard]:
-    """What can make NaN of the coordinates: in this forward, or in the gradients of an earlier update."""
-    found = hazards_of(at, [Part(passed.given, passed.spot)], lambda item: not item.backward and item.only != "empty")
+def hazards_behind(at: FailingLine, given: Part) -> list[Hazard]:
+    """What can make NaN of floats that a call passes: in this forward, or in the gradients of an earlier update."""
+    found = hazards_of(at, [given], lambda item: not item.backward and item.only != "empty")
     found = [item for item in found if item.weight > WEAK]
     if updated(at):
         later = hazards_of(at, losses(at), lambda item: item.only != "empty")
