@@ -2,7 +2,7 @@
 
 `col[start]` with `start = rowptr[ids[i]]` faults at `col`, and no number that was passed is wrong: where an id has no
 element in `rowptr`, what lies behind it was taken for one. The source shows which array was looked up by which, the
-recording their sizes, and of tensors the least and the largest number as well.
+recording their sizes, and of tensors the least and the largest number as well; of one that was made of a list, some.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ class LookedUp(msgspec.Struct, frozen=True):
 
     `wrong`: whether a number of `by` is known to be outside of `table`; False where all are known to be inside.
     `place`: of the native line, `text`: how the source takes the element, `value`: what it calls it. `limit`: what the
-    numbers of `by` must be below. `row`: of `table`, at the address.
+    numbers of `by` must be below. `row`: of `table`, at the address. `outside`: a number of `by` that is outside, where
+    not all of them were read.
     """
 
     place: str
@@ -63,6 +64,7 @@ class LookedUp(msgspec.Struct, frozen=True):
     made: tuple[str | None, str | None]
     short: tuple[ShortLength, str] | None
     row: int | None = None
+    outside: int | None = None
 
     @property
     def summary(self) -> str:
@@ -78,7 +80,9 @@ class LookedUp(msgspec.Struct, frozen=True):
 
     @property
     def _reach(self) -> str | None:
-        """`which go up to 5995`, or `down to -1`, where that leads out."""
+        """`which go up to 5995`, or `down to -1`, where that leads out; `one of which is 5995`."""
+        if self.outside is not None:
+            return f"one of which is {self.outside}"
         low, high = self.by.low, self.by.high
         if not self.wrong or low is None:
             return None
@@ -97,9 +101,11 @@ class LookedUp(msgspec.Struct, frozen=True):
         words = f"{self.place} {self._takes} without a check; its arrays are {list_words(arrays)}"
         if self.by.high is not None:
             words += f", the elements of `{self.by.name}` {self.by.low}..{self.by.high}"
+        if self.outside is not None:
+            words += f"; {self.outside} is among the elements of `{self.by.name}`"
         if self.row is not None:
             words += f"; the address is that of row {self.row} of `{self.table.name}`"
-        return Evidence("index", words, tensor=self.table.name, value=self.by.high, limit=self.limit)
+        return Evidence("index", words, tensor=self.table.name, value=self.outside or self.by.high, limit=self.limit)
 
     @property
     def short_advice(self) -> str | None:
@@ -121,9 +127,12 @@ class LookedUp(msgspec.Struct, frozen=True):
         short = f" {self.short_advice}" if self.short_advice else ""
         if self.wrong:
             give = f", or give {table.words}{of_table} an element for each of them"
+            low, numbers = (by.low, f"which are {by.low}..{by.high}") if self.outside is None else (
+                self.outside, f"one of which is {self.outside}"
+            )
             return (
-                f"Keep the elements of {by.words}{of_by or ','} which are {by.low}..{by.high}, {bounds}"
-                f"{give if by.low is not None and by.low >= 0 else ''}: {self.place} {self._takes} unchecked.{short}"
+                f"Keep the elements of {by.words}{of_by or ','} {numbers}, {bounds}"
+                f"{give if low is not None and low >= 0 else ''}: {self.place} {self._takes} unchecked.{short}"
             )
         other = f" If they are, check the numbers in `{table.name}`: they must be {inside}." if into is not None else ""
         row = f"; the address is that of its row {self.row}" if self.row is not None else ""
@@ -172,6 +181,7 @@ def _of(view: ProcessView, arrays: PassedArrays, place: str, path: Sequence[_Lin
         (arrays.made_at(table.array), arrays.made_at(by.array)),
         (short, place_of(view, short.file, short.line)) if short is not None else None,
         _row(view, table) if at == 0 else None,
+        _outside(table, by),
     )
 
 
@@ -193,10 +203,21 @@ def _is_wrong(table: _Link, by: _Link) -> bool | None:
     """Whether a number of `by` is outside of `table`; None where that is not known."""
     low, high = by.array.low, by.array.high
     if low is None or high is None:
-        return None
-    if low < 0 or high >= (table.rows if table.rows is not None else table.array.elements) - table.lookup.offset:
+        return True if _outside(table, by) is not None else None
+    if low < 0 or high >= _end(table):
         return True
     return False if table.rows is not None else None
+
+
+def _outside(table: _Link, by: _Link) -> int | None:
+    """The number that is the farthest outside of `table`, of those that are known where not all were read."""
+    some = by.array.some if by.array.low is None else ()
+    wrong = [item for item in some if not 0 <= item < _end(table)]
+    return max(wrong, key=abs, default=None)
+
+
+def _end(table: _Link) -> int:
+    return (table.rows if table.rows is not None else table.array.elements) - table.lookup.offset
 
 
 def _wrong(path: Sequence[_Link]) -> list[int]:

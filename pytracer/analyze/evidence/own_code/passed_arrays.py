@@ -8,11 +8,13 @@ from collections.abc import Iterator
 from functools import cache, partial
 
 import msgspec
+from msgspec import structs
 
 from pytracer._library_files import is_library_file
 from pytracer._text import shortened
 from pytracer.analyze.evidence.lifetime.variables import program_frames, python_frames
 from pytracer.analyze.evidence.lifetime.where_made import line_that_made, own_line, place_of
+from pytracer.analyze.evidence.own_code.listed_numbers import listed_numbers
 from pytracer.analyze.evidence.own_code.own_libraries import passed_by
 from pytracer.analyze.evidence.own_code.own_signature import signature
 from pytracer.analyze.evidence.own_code.recorded_arrays import RecordedArrays
@@ -42,7 +44,8 @@ _INTEGERS = ("uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "i
 class PassedArray(msgspec.Struct, frozen=True):
     """`name` as the line writes it. `data`: of its first element; `low`, `high`: its numbers, where they were read.
 
-    `node` at `spot`: the variable in the source. `base`: of a tensor's storage.
+    `node` at `spot`: the variable in the source. `base`: of a tensor's storage. `some`: of its numbers, where others
+    were not read.
     """
 
     name: str
@@ -55,6 +58,7 @@ class PassedArray(msgspec.Struct, frozen=True):
     low: int | None = None
     high: int | None = None
     base: int | None = None
+    some: tuple[int, ...] = ()
 
     @property
     def words(self) -> str:
@@ -132,7 +136,7 @@ class PassedArrays:
         for held in self._named(node, call):
             found = self._array(held, spot) or self._tensor(held, spot)
             if found is not None:
-                return found
+                return self._with_some(found)
         made = self.back.made(node, spot, calls=False) if isinstance(node, (ast.Name, ast.Attribute)) else None
         further = made is not None and made.node is not node and isinstance(made.node, ast.expr) and left > 0
         if made is not None and further and isinstance(made.node, ast.expr):
@@ -187,6 +191,12 @@ class PassedArrays:
             if alike and tensor.minimum is not None:
                 return tensor.minimum, tensor.maximum
         return None, None
+
+    def _with_some(self, array: PassedArray) -> PassedArray:
+        """With numbers of the list that it was made of, where its own were not read."""
+        if array.low is not None or not array.is_integer or self._view.crash is None:
+            return array
+        return structs.replace(array, some=listed_numbers(self._view.crash.numbers, self.back, array.node, array.spot))
 
     def _tensor(self, node: ast.expr, spot: Spot) -> PassedArray | None:
         frame = self._frames[spot.depth] if spot.depth is not None and spot.depth < len(self._frames) else None

@@ -1,7 +1,8 @@
 """Why an array may be too short for the ids that look into it: its length follows from the values that occur.
 
-bincount() without minlength has max() + 1 elements, unique() one for each value that occurs, and `zeros(x.max() + 1)`
-no room for an id that is in other data only. What the array is made of is followed by the source alone.
+bincount() without minlength has max() + 1 elements, as it has with that for it, unique() one for each value that occurs,
+and `zeros(x.max() + 1)` no room for an id that is in other data only. What the array is made of is followed by the
+source alone.
 """
 
 from __future__ import annotations
@@ -131,8 +132,9 @@ class _Lengths:
         given = [item for item in node.args if not isinstance(item, ast.Constant)]
         first = (given[0] if given else None) if of_module else owner
         if name == "bincount":
-            has = keyword_value(node, "minlength") is not None or len(node.args) > 1 + of_module
-            return None if has else _found("bincount", node, spot)
+            places = node.args[1 + of_module :]
+            least = keyword_value(node, "minlength") or (places[0] if places else None)
+            return self.of(least, spot, left - 1, size=True) if least is not None else _found("bincount", node, spot)
         if name in _UNIQUE:
             return _found("unique", node, spot)
         if name in _LARGEST and size and len(node.args) <= of_module and not node.keywords:

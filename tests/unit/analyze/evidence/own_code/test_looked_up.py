@@ -18,7 +18,7 @@ from pytracer.analyze.evidence.own_code.lookups import Lookup, lookups, paramete
 from pytracer.analyze.evidence.wild.far_index import FarIndex
 from pytracer.analyze.evidence.wild.looked_up_index import looked_up_index
 from pytracer.analyze.rules.base import Description
-from pytracer.decode.types.snapshot import Argument, HeldArray, PythonFrame
+from pytracer.decode.types.snapshot import Argument, HeldArray, HeldNumber, PythonFrame
 from pytracer.report.job import NativeFrame, SourceLine
 
 SAMPLE = """#include <stdint.h>
@@ -73,7 +73,7 @@ def view_of(
     library.write_bytes(b"")
     program.write_text(PROGRAM.format(call=call, made=made), encoding="utf-8")
     os.utime(file, (1000, 1000))
-    frame = PythonFrame("main", str(program), 13)
+    frame = PythonFrame("main", str(program), 13 + call.count("\n"))
     own = NativeFrame(
         function=function, image=str(library), lines=[SourceLine(function=function, file=str(file), line=line)]
     )
@@ -128,6 +128,51 @@ def test_numbers_inside_of_the_array_leave_only_its_content(tmp_path: Path) -> N
     assert found is not None and found.wrong is False
     assert found.summary == "`start` comes from `rowptr` [4501], and does not fit `col` [45000]"
     assert "all inside `rowptr`: what it holds is wrong" in found.advice(view_of(tmp_path))
+
+
+LISTED = "ids = torch.tensor(nodes)\n        lib.sample(rowptr, col, ids, len(nodes), out)"
+
+
+def of_list(folder: Path, call: str, *numbers: int, name: str = "nodes", **how: Any) -> LookedUp | None:
+    """Of `ids` that the line makes of the list `nodes`, of which these numbers are recorded."""
+    view = view_of(folder, call=call, **how)
+    frame = view.crash.python_stack[0]
+    others = [item for item in view.crash.arrays if item.expression != "nodes"]
+    view.crash.arrays = (*others, HeldArray("ids", NODES, "int64", (256,), (8,), frame, 0))
+    view.crash.numbers = tuple(HeldNumber(f"{name}[{at}]", value, frame, 0) for at, value in enumerate(numbers))
+    return looked_up(view)
+
+
+@pytest.mark.parametrize(("numbers", "said"), [((7, 5995, 4501), 5995), ((7, -1), -1)])
+def test_number_of_the_list_that_it_was_made_of_shows_which_array_is_too_short(
+    numbers: tuple[int, ...], said: int, tmp_path: Path
+) -> None:
+    found = of_list(tmp_path, LISTED, *numbers)
+    assert found is not None and found.wrong is True
+    assert found.summary.endswith(f"by the elements of `ids` [256], one of which is {said}")
+    told = found.advice(view_of(tmp_path))
+    assert f"one of which is {said}, inside 0..4499" in told
+    assert ("an element for each of them" in told) is (said > 0)
+
+
+@pytest.mark.parametrize(
+    ("call", "numbers", "name"),
+    [
+        (LISTED, (7, 4499), "nodes"),  # the rest of them are not known
+        (LISTED, (5995,), "others"),
+        (LISTED.replace("(nodes)\n", "(nodes) % 4500\n"), (5995,), "nodes"),
+        (LISTED.replace("(nodes)\n", "(nodes); nodes.append(9)\n"), (5995,), "nodes"),
+        (LISTED.replace("(nodes)\n", "(nodes); nodes[0] = 5995\n"), (5995,), "nodes"),
+        (LISTED.replace("(nodes)\n", "(nodes); nodes = list(out)\n"), (5995,), "nodes"),
+        (LISTED.replace("torch.tensor", "places"), (5995,), "nodes"),
+    ],
+    ids=["inside", "another list", "computed", "appended", "set", "bound anew", "a function of the program"],
+)
+def test_numbers_of_other_lists_show_nothing(
+    call: str, numbers: tuple[int, ...], name: str, tmp_path: Path
+) -> None:
+    found = of_list(tmp_path, call, *numbers, name=name)
+    assert found is not None and found.wrong is None and found.outside is None
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,7 @@ def length_of(folder: Path, *lines: str) -> ShortLength | None:
         (("ids, counts = np.unique(row, return_counts=True)", "x = np.zeros(len(ids) + 1)"), "unique", 2),
         (("x = row.unique(return_counts=True)[1].cumsum(0)",), "unique", 2),
         (("n = int(row.max()) + 1", "x = np.random.randint(0, 9, n)"), "max", 2),
+        (("n = int(row.max()) + 1", "x = torch.bincount(row, minlength=n).cumsum(0)"), "max", 2),
         (("x = nn.Embedding(row.max().item() + 1, 8)",), "max", 2),
         (("x = rng.random((len(np.unique(row)), 32))",), "unique", 2),
     ],
