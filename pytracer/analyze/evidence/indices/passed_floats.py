@@ -16,7 +16,13 @@ from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.failing.line import FailingLine, failing_line
 from pytracer.analyze.evidence.failing.not_finite.hazard import Hazard
 from pytracer.analyze.evidence.failing.not_finite.reach import Part
-from pytracer.analyze.evidence.failing.not_finite.weights import hazard_advice, hazard_subject, losses, place_of, updated
+from pytracer.analyze.evidence.failing.not_finite.weights import (
+    hazard_advice,
+    hazard_subject,
+    losses,
+    place_of,
+    updated,
+)
 from pytracer.analyze.evidence.indices.coordinates import SMALLEST, hazards_behind, smallest_index_at
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.native.fault_function import own_function
@@ -69,7 +75,11 @@ class _Floats(msgspec.Struct, frozen=True):
         nans, elements = (self.item.nans, self.item.elements) if self.item is not None else (None, 0)
         if not nans:
             return f"`{self.name}` has infinite numbers"
-        return f"`{self.name}` is all NaN" if nans == elements else f"`{self.name}` has NaN in {nans} of {elements} numbers"
+        return (
+            f"`{self.name}` is all NaN"
+            if nans == elements
+            else f"`{self.name}` has NaN in {nans} of {elements} numbers"
+        )
 
 
 def passed_floats(view: ProcessView) -> PassedFloats | None:
@@ -151,8 +161,8 @@ def _sentences(at: FailingLine, names: list[str], before: str | None, hazards: l
         )
     asked = " and ".join(f"torch.isfinite({name}).all()" for name in names)
     yield (
-        f"`assert {asked}` before line {at.line} stops there; the C code must skip such numbers itself, as no comparison "
-        "with NaN holds."
+        f"`assert {asked}` before line {at.line} stops there; the C code must skip such numbers itself, as no "
+        "comparison with NaN holds."
     )
 
 

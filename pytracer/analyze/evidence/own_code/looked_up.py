@@ -127,8 +127,10 @@ class LookedUp(msgspec.Struct, frozen=True):
         short = f" {self.short_advice}" if self.short_advice else ""
         if self.wrong:
             give = f", or give {table.words}{of_table} an element for each of them"
-            low, numbers = (by.low, f"which are {by.low}..{by.high}") if self.outside is None else (
-                self.outside, f"one of which is {self.outside}"
+            low, numbers = (
+                (by.low, f"which are {by.low}..{by.high}")
+                if self.outside is None
+                else (self.outside, f"one of which is {self.outside}")
             )
             return (
                 f"Keep the elements of {by.words}{of_by or ','} {numbers}, {bounds}"

@@ -1,6 +1,6 @@
 """Why an array may be too short for the ids that look into it: its length follows from the values that occur.
 
-bincount() without minlength has max() + 1 elements, as it has with that for it, unique() one for each value that occurs,
+bincount() without minlength has max() + 1 elements, as with that for it, unique() one for each value that occurs,
 and `zeros(x.max() + 1)` no room for an id that is in other data only. What the array is made of is followed by the
 source alone.
 """

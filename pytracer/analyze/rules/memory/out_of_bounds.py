@@ -8,7 +8,8 @@ itself checks indices and raises IndexError.
 
 The registers of a gather instruction's indices are not recorded: the index follows from the address. Where torch's
 operator made it of floats itself (the backward of grid_sample()), and it is what NaN becomes as an integer, the
-argument that has NaN is named, with the lines that can make NaN.
+argument that has NaN is named, with the lines that can make NaN; of the program's own native code, the tensor of floats
+that its line passes and that has NaN.
 
 What to do: compare the sizes and the dtype that the native code assumes with those of the named tensor.
 

@@ -177,28 +177,36 @@ SUBJECTS = [
         ),
     ),
     (
-        "from torch.utils.data import DataLoader, TensorDataset\nnorm = nn.BatchNorm1d(3)\n"
-        "training_batches_of_this_fold = DataLoader(TensorDataset(torch.ones(9, 3)), batch_size=4)\n"
-        "for x, in training_batches_of_this_fold:\n    norm(x)\n",
+        (
+            "from torch.utils.data import DataLoader, TensorDataset\nnorm = nn.BatchNorm1d(3)\n"
+            "training_batches_of_this_fold = DataLoader(TensorDataset(torch.ones(9, 3)), batch_size=4)\n"
+            "for x, in training_batches_of_this_fold:\n    norm(x)\n"
+        ),
         (
             "`norm` (BatchNorm1d) got a batch of 1: the last batch of `training_batches_of_this_fold` has 1 of 9 "
             "samples (batch_size=4, line 3)"
         ),
     ),
     (  # which a collate_fn may have made as well
-        "from torch.utils.data import DataLoader\nnorm, some = nn.BatchNorm1d(3), lambda items: torch.ones(1, 3)\n"
-        "loader = DataLoader(range(9), batch_size=4, collate_fn=some)\nfor x in loader:\n    norm(x)\n",
+        (
+            "from torch.utils.data import DataLoader\nnorm, some = nn.BatchNorm1d(3), lambda items: torch.ones(1, 3)\n"
+            "loader = DataLoader(range(9), batch_size=4, collate_fn=some)\nfor x in loader:\n    norm(x)\n"
+        ),
         "`norm` (BatchNorm1d) got one value per channel: `loader` gave 1 sample in `x` (batch_size=4, drop_last=False)",
     ),
     (
-        "from torch.utils.data import DataLoader, IterableDataset\nclass Rows(IterableDataset):\n"
-        "    def __iter__(self):\n        return iter(torch.ones(5, 3))\nnorm = nn.BatchNorm1d(3)\n"
-        "loader = DataLoader(Rows(), batch_size=4)\nfor x in loader:\n    norm(x)\n",
+        (
+            "from torch.utils.data import DataLoader, IterableDataset\nclass Rows(IterableDataset):\n"
+            "    def __iter__(self):\n        return iter(torch.ones(5, 3))\nnorm = nn.BatchNorm1d(3)\n"
+            "loader = DataLoader(Rows(), batch_size=4)\nfor x in loader:\n    norm(x)\n"
+        ),
         "`norm` (BatchNorm1d) got a batch of 1: the last batch of `loader` has 1 sample (batch_size=4, line 6)",
     ),
     (  # all batches are of one
-        "from torch.utils.data import DataLoader, TensorDataset\nnorm = nn.BatchNorm1d(3)\n"
-        "for x, in DataLoader(TensorDataset(torch.ones(9, 3)), batch_size=1):\n    norm(x)\n",
+        (
+            "from torch.utils.data import DataLoader, TensorDataset\nnorm = nn.BatchNorm1d(3)\n"
+            "for x, in DataLoader(TensorDataset(torch.ones(9, 3)), batch_size=1):\n    norm(x)\n"
+        ),
         None,
     ),
     ('{"lr": "1e-4"}["rate"]\n', None),

@@ -50,7 +50,7 @@ class _Loop(msgspec.Struct, frozen=True):
 
 
 class _Last(msgspec.Struct, frozen=True):
-    """The last batch: `has` for the headline, `words` with what to do. `sure`: whether nothing else can have made it."""
+    """The last batch: `has` for the headline, `words` with what to do. `sure`: nothing else can have made it."""
 
     has: str
     words: str

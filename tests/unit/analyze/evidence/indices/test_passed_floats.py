@@ -68,7 +68,8 @@ def crashed(
         arguments.append(
             Argument(
                 base - 8, base, elements, 0, shape, len(shape), dtype if of_table else "float32", "cpu",
-                minimum if of_table else None, 5 if of_table and minimum is not None else None, None, None, None, "held",
+                minimum if of_table else None, 5 if of_table and minimum is not None else None, None, None, None,
+                "held",
                 strides=(5, 1)[-len(shape) :] if shape else (), nans=nans.get(name, 0), infinite=False,
             )
         )  # fmt: skip
@@ -78,7 +79,10 @@ def crashed(
     return died(
         run, box=box.step(step) if step else box, addr=PLANE + 4 * index, code_bytes=MULSS,
         registers={"rdi": PLANE, "r11": index % (1 << 64)},
-        stack_of=[(str(run / library) if "torch" not in library else s.TORCH_CPU, "pool"), (s.PYTHON, "_PyEval_EvalFrameDefault")],
+        stack_of=[
+            (s.TORCH_CPU if library == "torch" else str(run / library), "pool"),
+            (s.PYTHON, "_PyEval_EvalFrameDefault"),
+        ],
         python=[("pool", str(file), 4), ("train", str(file), 9), ("<module>", str(file), 12)], **how,
     )  # fmt: skip
 

@@ -168,9 +168,7 @@ def test_number_of_the_list_that_it_was_made_of_shows_which_array_is_too_short(
     ],
     ids=["inside", "another list", "computed", "appended", "set", "bound anew", "a function of the program"],
 )
-def test_numbers_of_other_lists_show_nothing(
-    call: str, numbers: tuple[int, ...], name: str, tmp_path: Path
-) -> None:
+def test_numbers_of_other_lists_show_nothing(call: str, numbers: tuple[int, ...], name: str, tmp_path: Path) -> None:
     found = of_list(tmp_path, call, *numbers, name=name)
     assert found is not None and found.wrong is None and found.outside is None
 
