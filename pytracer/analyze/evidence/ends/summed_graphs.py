@@ -8,7 +8,7 @@ backward() frees the graph in each round, or is called for the sum.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import msgspec
 
@@ -72,18 +72,14 @@ class GraphSums:
     def __init__(self, files: dict[str, ast.Module]) -> None:
         self._files = files
         self._layers = frozenset(name for tree in files.values() for name in _layers(tree))
-        self._frees = frozenset(
-            getattr(scope_of(tree, item.lineno), "name", "<module>")
-            for tree in files.values()
-            for item in nodes_of(tree)
-            if isinstance(item, ast.Call) and called_name(item) in _FREES
-        )
+        self._frees = _that_free(files)
+        self._frozen = not self._frees and any("requires_grad" in ast.unparse(tree) for tree in files.values())
 
     def of_line(self, file: str, line: int) -> list[SummedGraph]:
         """Those of one loop; nothing where several loops do so."""
         tree = self._files[file]
         scope, statement = scope_of(tree, line), statement_at(tree, line)
-        if isinstance(scope, (ast.Module, ast.Lambda)) or statement is None:
+        if isinstance(scope, (ast.Module, ast.Lambda)) or statement is None or self._frozen:
             return []
         names = {part.id for item in _targets(statement) for part in nodes_of(item) if isinstance(part, ast.Name)}
         levels = Levels(scope, dict.fromkeys(names, Graph.SURE), self._layers, forward=scope.name in _FORWARD)
@@ -140,6 +136,7 @@ class GraphSums:
                 continue
             container, value = found
             kept = _grows(scope, loop, container, node) and not _below_switch(tree, scope, node.lineno)
+            kept = kept and not _is_bounded(tree, container)
             if kept and not self._is_passed_back(scope, container):
                 yield SummedGraph(file, tree, scope, loop, node, container, value, held.of(value))
 
@@ -147,8 +144,17 @@ class GraphSums:
         """Whether backward() is called for the sum: there, or by who gets it."""
         name = variable(_base(container)) or ""
         levels = Levels(scope, {name: Graph.SURE}, self._layers)
-        if _passes(scope, levels):
+        frees = {*_FREES, *self._frees}
+        if _passes(scope, levels, frees):
             return True
+        attribute = name.partition(".")[2] if name.startswith("self.") else None
+        for item in (part for tree in self._files.values() for part in nodes_of(tree)):
+            if isinstance(item, ast.Call) and called_name(item) in frees:
+                # `self.run(data).backward()`, `self.total.backward()`
+                for part in nodes_of(item):
+                    is_call = isinstance(part, ast.Call) and called_name(part) == _name(scope)
+                    if (is_call and part is not item) or (isinstance(part, ast.Attribute) and part.attr == attribute):
+                        return True
         returned = any(
             isinstance(item, ast.Return) and item.value is not None and levels.of(item.value)
             for item in own_nodes(scope)
@@ -165,9 +171,19 @@ class GraphSums:
                         if (held := variable(part))
                     }
                     around = scope_of(tree, item.lineno)
-                    if _passes(around, Levels(around, given, self._layers)):
+                    if _passes(around, Levels(around, given, self._layers), frees):
                         return True
         return False
+
+    def _calls_switched(self, call: ast.Call, name: str) -> bool:
+        """`without_grad(self.run, data)`, of a function that enters no_grad() itself."""
+        given = any(isinstance(part, (ast.Name, ast.Attribute)) and ast.unparse(part).rpartition(".")[2] == name
+                    for part in (*call.args, *(item.value for item in call.keywords)))  # fmt: skip
+        return given and any(
+            isinstance(item, ast.FunctionDef) and item.name == called_name(call) and _switches(item)
+            for tree in self._files.values()
+            for item in nodes_of(tree)
+        )
 
     def _is_switched(self, tree: ast.Module, scope: Scope, depth: int = 3) -> bool:
         """Whether a function is decorated so, switches it off itself, or one of its callers does."""
@@ -180,6 +196,8 @@ class GraphSums:
             return False
         for other in self._files.values():
             for item in nodes_of(other):
+                if isinstance(item, ast.Call) and self._calls_switched(item, name):
+                    return True
                 if isinstance(item, ast.Call) and called_name(item) == name:
                     around = scope_of(other, item.lineno)
                     if _below_switch(other, around, item.lineno):
@@ -189,10 +207,25 @@ class GraphSums:
         return False
 
 
-def _passes(scope: Scope, levels: Levels) -> bool:
+def _that_free(files: dict[str, ast.Module]) -> frozenset[str]:
+    """Functions that call backward(), also by others."""
+    calls = [
+        (getattr(scope_of(tree, item.lineno), "name", "<module>"), called_name(item))
+        for tree in files.values()
+        for item in nodes_of(tree)
+        if isinstance(item, ast.Call)
+    ]
+    found, size = {name for name, called in calls if called in _FREES}, -1
+    while len(found) != size:
+        size = len(found)
+        found |= {name for name, called in calls if called in found}
+    return frozenset(found)
+
+
+def _passes(scope: Scope, levels: Levels, frees: Collection[str]) -> bool:
     """Whether backward() of a function is called for such a value."""
     return any(
-        isinstance(item, ast.Call) and called_name(item) in _FREES
+        isinstance(item, ast.Call) and called_name(item) in frees
         and any(
             levels.of(part) for part in
             (*item.args, *([item.func.value] if isinstance(item.func, ast.Attribute) else []))
@@ -248,6 +281,9 @@ def _grows(scope: Scope, loop: Loop, container: ast.expr, node: ast.stmt) -> boo
         emptied = isinstance(func, ast.Attribute) and func.attr in _EMPTIES
         if emptied and isinstance(func, ast.Attribute) and variable(_base(func.value)) == name:
             return False
+    deleted = (part for item in own_nodes(scope) if isinstance(item, ast.Delete) for part in item.targets)
+    if any(spans(loop, part.lineno) and variable(_base(part)) == name for part in deleted):
+        return False
     begun = begun or any(item.lineno < loop.lineno for item in sets)
     return begun and not any(spans(loop, item.lineno) for item in sets)
 
@@ -268,9 +304,33 @@ def _layers(tree: ast.Module) -> Iterator[str]:
 def _below_switch(tree: ast.Module, scope: Scope, line: int) -> bool:
     around = (item for item in own_nodes(scope) if isinstance(item, (ast.With, ast.AsyncWith)) and spans(item, line))
     decorators = getattr(scope, "decorator_list", ())
-    return any(_switches(part.context_expr) for item in around for part in item.items) or any(
-        map(_switches, decorators)
+    return any(_may_switch(tree, part.context_expr) for item in around for part in item.items) or any(
+        _may_switch(tree, item) for item in decorators
     )
+
+
+def _may_switch(tree: ast.Module, node: ast.expr) -> bool:
+    """Also of `ctx = torch.no_grad() if ... else nullcontext()`, and a function of the program that enters it."""
+    if _switches(node):
+        return True
+    text, called = ast.unparse(node), called_name(node) if isinstance(node, ast.Call) else variable(node)
+    for item in nodes_of(tree):
+        if isinstance(item, ast.Assign) and text in map(ast.unparse, item.targets) and _switches(item.value):
+            return True
+        if isinstance(item, ast.FunctionDef) and item.name == (called or "").rpartition(".")[2] and _switches(item):
+            return True
+    return False
+
+
+def _is_bounded(tree: ast.Module, container: ast.expr) -> bool:
+    """`deque(maxlen=10)`."""
+    name = variable(_base(container))
+    return any(
+        isinstance(item, ast.Assign) and isinstance(item.value, ast.Call) and called_name(item.value) == "deque"
+        and (len(item.value.args) > 1 or any(part.arg == "maxlen" for part in item.value.keywords))
+        and name in map(variable, item.targets)
+        for item in nodes_of(tree)
+    )  # fmt: skip
 
 
 def _switches(node: ast.AST) -> bool:

@@ -14,17 +14,19 @@ from pytracer._text import shortened
 from pytracer.analyze.evidence.exceptions.handled import handled_at_end
 from pytracer.analyze.evidence.native.fault_function import own_function
 from pytracer.analyze.evidence.native.native_stack import image_name
+from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
 from pytracer.analyze.evidence.syntax.endless import reason_of
 from pytracer.analyze.evidence.syntax.iterations import counted_up
 from pytracer.analyze.evidence.syntax.loops import loops_around
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.outcomes import ValueOf
-from pytracer.analyze.evidence.syntax.scopes import scope_of
+from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of
 from pytracer.analyze.evidence.syntax.standing_steps import may_stand, standing_steps
 from pytracer.analyze.evidence.syntax.unbounded import (
     EndlessLoop,
     Reason,
+    body_of,
     catches_all_tries,
     head_of,
     is_unbounded,
@@ -178,9 +180,22 @@ def _standing(
         tree, value_of = syntax_tree(view.process.snapshot, frame), _values(view, stack, frame)
         for loop in _loops(view, frame):
             reason = standing_steps(scope_of(tree, frame.line or 0), loop, value_of) if tree is not None else None
+            if reason is not None and _may_raise(view, frame, loop):
+                reason = msgspec.structs.replace(reason, sure=False, spins=False)
             if reason is not None:
                 return frame, loop, reason
     return None
+
+
+def _may_raise(view: ProcessView, frame: PythonFrame, loop: EndlessLoop) -> bool:
+    """Whether what it calls raises an exception of the program, or next(), which may be how it ends."""
+    called = {called_name(item) for item in body_of(loop) if isinstance(item, ast.Call)}
+    return "next" in called or any(
+        isinstance(item, ast.FunctionDef) and item.name in called
+        and any(isinstance(part, ast.Raise) for part in own_nodes(item))
+        for tree in program_files(view.process.snapshot, [frame]).values()
+        for item in nodes_of(tree)
+    )  # fmt: skip
 
 
 def _values(view: ProcessView, stack: Sequence[PythonFrame], frame: PythonFrame) -> ValueOf:

@@ -24,12 +24,14 @@ from pytracer.analyze.evidence.failing.autograd.overwritten_states import Overwr
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.slicing.calls import MADE_ON_CALL
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.constants import is_none
 from pytracer.analyze.evidence.syntax.names import bare_names, variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, parameters, spans
 
 # What asks whether there is a state yet, or one that fits the batch.
 _FITS = Pattern(r"is None|\.shape|\.size\(|\.device|\.dtype|hasattr\(|\.numel\(|\.ndim|\.dim\(")
+_NUMBERS = ("float", "int", "print", "item")
 _SETS_BY_NAME = ("setattr", "register_buffer", "__setattr__")
 _RETAINS = "retain_graph=True would only make the graph longer with each step."
 
@@ -112,6 +114,8 @@ def _read_before(at: FailingLine, stored: Stored) -> int | None:
     name, filled = attribute_of(stored.node), isinstance(stored.node, ast.Expr)
     if isinstance(stored.node, ast.AugAssign) or _is_reset(at, stored, f"self.{name}"):
         return None
+    if not filled and not _is_used(at, stored):
+        return None
     for method in methods_of(stored.owner) if filled else [stored.method]:
         nodes = [*own_nodes(method)]
         not_read = {id(item.func.value) for item in nodes
@@ -168,6 +172,49 @@ def _reads_alone(value: ast.expr, path: str) -> bool:
     return any(path_of(item) == path for item in nodes_of(value)) and not any(path_of(item) == path for item in given)
 
 
+def _is_used(at: FailingLine, stored: Stored) -> bool:
+    """Whether more than the attribute itself is computed from it: a mean that is only logged makes no loss."""
+    name, own = attribute_of(stored.node) or "", [*own_nodes(stored.method)]
+    if not name.isidentifier():  # `self.states[0].h`
+        return True
+    held = {f"self.{name}"}
+    for _ in range(2):
+        for item in own:
+            if item is stored.node or not isinstance(item, ast.stmt):
+                continue
+            if isinstance(item, (ast.For, ast.AsyncFor)) and any(_reads(part, held) for part in nodes_of(item.iter)):
+                return True
+            if isinstance(item, ast.Assign) and all(variable(part) == f"self.{name}" for part in item.targets):
+                continue
+            if hasattr(item, "body") or not any(_reads(part, held) for part in nodes_of(item)):
+                continue
+            if not isinstance(item, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
+                return True  # it is returned, or given to what may keep it
+            targets = item.targets if isinstance(item, ast.Assign) else [item.target]
+            parts = [part for target in targets for part in nodes_of(target) if not isinstance(part, ast.Starred)]
+            if any(isinstance(part, (ast.Attribute, ast.Subscript)) for part in parts):
+                return True
+            held |= {part.id for part in parts if isinstance(part, ast.Name)}
+    targets = stored.node.targets if isinstance(stored.node, ast.Assign) else []
+    if any(variable(part) != f"self.{name}" for part in targets):
+        return True  # `out, self.h = self.rnn(x, self.h)`
+    span = range(stored.method.lineno, (stored.method.end_lineno or 0) + 1)
+    for file, tree in at.files.items():
+        calls = [item for item in nodes_of(tree) if isinstance(item, ast.Call)]
+        shown = {id(part) for item in calls if called_name(item) in _NUMBERS for part in nodes_of(item)}
+        shown |= {id(item.func) for item in calls}
+        for item in nodes_of(tree):
+            elsewhere = isinstance(item, ast.Attribute) and (file != stored.file or item.lineno not in span)
+            if elsewhere and isinstance(item, ast.Attribute) and item.attr == name and isinstance(item.ctx, ast.Load):
+                if id(item) not in shown:
+                    return True
+    return False
+
+
+def _reads(node: ast.AST, held: set[str]) -> bool:
+    return isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load) and variable(node) in held
+
+
 def is_computed(stored: Stored, *, given: bool) -> bool:
     """Whether a layer of the object takes part in the value; `given`: also what forward() was given."""
     layers = {
@@ -221,6 +268,8 @@ def _is_reset(at: FailingLine, stored: Stored, name: str) -> bool:
         for item in nodes_of(tree):
             if isinstance(item, ast.Call) and called_name(item) in (*resets, "detach_"):
                 return True
+            if isinstance(item, ast.Call) and _cuts_by_name(item, attribute):
+                return True
             other = isinstance(item, ast.Attribute) and path_of(item) is None and isinstance(item.ctx, ast.Store)
             if other and isinstance(item, ast.Attribute) and item.attr in attribute.split("."):
                 return True
@@ -235,6 +284,17 @@ def _sets_anew(owner: ast.ClassDef, method: ast.FunctionDef, item: ast.AST, attr
     if not isinstance(item, ast.Assign) or attribute_of(item) != attribute or overwrites(item, attribute):
         return False
     return not any(_asks_for(test, owner, attribute) for test in _tests_around(method, item))
+
+
+def _cuts_by_name(call: ast.Call, attribute: str) -> bool:
+    """`setattr(layer, "h", x)`, and of any name what is cut: `setattr(layer, name, old.detach())`."""
+    if called_name(call) not in ("setattr", "__setattr__"):
+        return False
+    named = [item.value for item in call.args[:-1] if isinstance(item, ast.Constant)]
+    if named:
+        return attribute.rpartition(".")[2] in named
+    value = call.args[-1] if call.args else None
+    return value is not None and (is_none(value) or WITHOUT_GRAPH.search(ast.unparse(value)) is not None)
 
 
 def _names_another(call: ast.Call, attribute: str) -> bool:

@@ -5,6 +5,7 @@ What a warning is about need not be what the exception is about: it is the line 
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Sequence
 
 import msgspec
@@ -14,7 +15,9 @@ from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.exceptions.earlier_warnings import warning_words
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.not_finite.hazard import Hazard
-from pytracer.analyze.evidence.syntax.scopes import statement_at
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
+from pytracer.analyze.evidence.syntax.scopes import scope_of, statement_at
 from pytracer.analyze.naming import LineWords
 
 # torch 2.13, aten/src/ATen/native/ReduceOps.cpp; numpy 2.4, numpy/_core/src/umath/extobj.c, _methods.py, nanfunctions
@@ -23,6 +26,10 @@ _OF_NUMBERS = Pattern(
     r"|[Mm]ean of empty slice|All-NaN (?:slice|axis)"
 )
 _MOST = 2
+_SHOWS = frozenset(
+    {"print", "debug", "info", "warning", "warn", "error", "critical", "log", "log_dict", "write", "set_postfix"}
+    | {"add_scalar", "add_scalars", "set_description"}
+)
 
 
 class Warned(msgspec.Struct, frozen=True):
@@ -60,7 +67,34 @@ def warned(at: FailingLine) -> list[Warned]:
         if not is_library_file(item.file)
     ]
     last = {(file, line): says for file, line, says in found}
-    return [Warned(at.in_file(*key), *key, says) for key, says in last.items()] if len(last) <= _MOST else []
+    if len(last) > _MOST:
+        return []
+    return [Warned(at.in_file(*key), *key, says) for key, says in last.items() if not _is_only_shown(at, *key)]
+
+
+def _is_only_shown(at: FailingLine, file: str, line: int) -> bool:
+    """Whether its numbers are logged, there or by all who call its function, or made finite: no others come of them."""
+    tree = at.files.get(file)
+    statement = statement_at(tree, line) if tree is not None else None
+    if tree is None or statement is None:
+        return False
+    if _shows(statement) or any(
+        isinstance(item, ast.Call) and called_name(item) == "nan_to_num" for item in nodes_of(statement)
+    ):
+        return True
+    name, calls = getattr(scope_of(tree, line), "name", None), list[bool]()
+    for other in at.files.values():
+        for item in nodes_of(other):
+            if name is not None and isinstance(item, ast.Call) and called_name(item) == name:
+                around = statement_at(other, item.lineno)
+                calls.append(around is not None and _shows(around))
+    return bool(calls) and all(calls)
+
+
+def _shows(statement: ast.stmt) -> bool:
+    """`print(...)`, `log.info(...)`, whose result nobody takes."""
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    return isinstance(call, ast.Call) and called_name(call) in _SHOWS
 
 
 def warned_hazard(at: FailingLine, found: Sequence[Hazard]) -> WarnedHazard | None:

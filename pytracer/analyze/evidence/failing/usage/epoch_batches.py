@@ -11,7 +11,8 @@ from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name, without_wrappers
 from pytracer.analyze.evidence.syntax.loops import deciding_ifs, loops_around
-from pytracer.analyze.evidence.syntax.scopes import spans
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
+from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes, scope_of, spans
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.decode.types.journal import Loader
 
@@ -53,15 +54,64 @@ class Counted(msgspec.Struct, frozen=True):
 
 def epoch_batches(at: FailingLine) -> EpochBatches | None:
     """Of the innermost loop that steps once for each batch; None where a condition may leave some out."""
+    if _is_stepped_elsewhere(at):
+        return None
     for depth, frame in enumerate(at.frames):
         tree, line = syntax_tree(at.snapshot, frame), frame.line or 0
-        if tree is None or deciding_ifs(tree, line):
+        if tree is None or deciding_ifs(tree, line) or _may_leave_out(tree, line):
+            return None
+        if _is_called_elsewhere(at, scope_of(tree, line)):
             return None
         loops = loops_around(tree, line)
         if loops:
             loop = loops[-1]
-            return _of_loop(at, loop, depth) if isinstance(loop, (ast.For, ast.AsyncFor)) else None
+            whole = isinstance(loop, (ast.For, ast.AsyncFor)) and not _may_end_early(loop)
+            return _of_loop(at, loop, depth) if whole and isinstance(loop, (ast.For, ast.AsyncFor)) else None
     return None
+
+
+def _is_stepped_elsewhere(at: FailingLine) -> bool:
+    """Whether another line steps a schedule of that name."""
+    call = at.only(ast.Call)
+    owner = call.func.value if call is not None and isinstance(call.func, ast.Attribute) else None
+    name = source(owner).rpartition(".")[2] if owner is not None else None
+    steps = [
+        item
+        for tree in at.files.values()
+        for item in nodes_of(tree)
+        if isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute) and item.func.attr == "step"
+        if source(item.func.value).rpartition(".")[2] == name
+    ]
+    return len(steps) > 1
+
+
+def _is_called_elsewhere(at: FailingLine, scope: Scope) -> bool:
+    """Whether several lines call a function, which may pass other loaders; not model.train() and model.train(True)."""
+    name = getattr(scope, "name", None)
+    calls = [
+        item
+        for tree in at.files.values()
+        for item in nodes_of(tree)
+        if isinstance(item, ast.Call) and name is not None and called_name(item) == name
+        if any(not isinstance(part, ast.Constant) for part in (*item.args, *item.keywords))
+    ]
+    return len(calls) > 1
+
+
+def _may_leave_out(tree: ast.Module, line: int) -> bool:
+    """A call that a condition within its expression decides on: `synced and self.step()`."""
+    for item in nodes_of(tree):
+        if isinstance(item, (ast.BoolOp, ast.IfExp)) and spans(item, line):
+            parts = item.values[1:] if isinstance(item, ast.BoolOp) else [item.body, item.orelse]
+            if any(isinstance(node, ast.Call) and spans(node, line) for part in parts for node in nodes_of(part)):
+                return True
+    return False
+
+
+def _may_end_early(loop: ast.For | ast.AsyncFor) -> bool:
+    """Also behind the line: `if done == limit: break`."""
+    body = own_nodes(ast.Module([*loop.body], []))
+    return any(isinstance(item, (ast.Break, ast.Return)) for item in body)
 
 
 def _of_loop(at: FailingLine, loop: ast.For | ast.AsyncFor, depth: int) -> EpochBatches | None:

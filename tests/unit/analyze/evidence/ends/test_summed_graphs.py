@@ -135,3 +135,52 @@ def test_two_loops_that_sum_name_neither(tmp_path: Path) -> None:
         )
         is None
     )
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"store": "self.after(loss)\n            total += loss\n"
+                  "    def after(self, loss):\n        self.update(loss)\n"
+                  "    def update(self, loss):\n        loss.backward()\n"
+                  "    def rest(self, total, hits):"},
+        {"store": "kept.append(loss)\n            del kept[:-10]"},
+        {"store": "self.last = deque(maxlen=9)\n        for batch in loader:\n"
+                  "            loss, _, _, _ = self.losses(batch)\n            self.last.append(loss)"},
+        {"after": "self.finish(total)\n    def finish(self, loss):\n        loss.backward()"
+                  "\n    def rest(self, total, hits):\n        pass"},
+        {"after": "return total\n    def closure(self, loader):\n        self.validate(loader).backward()"
+                  "\n    def rest(self, total, hits):\n        pass"},
+        {"store": "self.total += loss\n"
+                  "    def end(self):\n        self.total.backward()\n"
+                  "    def rest(self, total, hits):"},
+        {"call": "without(runner.validate, data)\n"
+                 "def without(function, *given):\n    with torch.no_grad():\n        return function(*given)"},
+        {"decorator": "@quiet", "call": "runner.validate(data)\n"
+                      "def quiet(function):\n    return torch.no_grad()(function)"},
+        {"store": "switch = torch.no_grad() if self.model else None\n            with switch:\n"
+                  "                total += loss"},
+    ],
+)  # fmt: skip
+def test_sums_of_freed_bounded_or_wanted_graphs_are_not_named(parts: dict[str, str], tmp_path: Path) -> None:
+    """backward() by a function of a function, what keeps only the last ones, and no_grad() by another name."""
+    parts = {name: text + ("\n        pass" if text.endswith("rest(self, total, hits):") else "")
+             for name, text in parts.items()}  # fmt: skip
+    assert found(tmp_path, **parts) is None
+
+
+def test_frozen_parameters_of_a_program_that_trains_nothing_make_no_graph(tmp_path: Path) -> None:
+    """Without requires_grad_(False), the same is named."""
+    for freezes in (True, False):
+        text = RUNNER.replace("            loss.backward()\n", "")
+        text = text.replace("self.model = model", "self.model = model.requires_grad_(False)") if freezes else text
+        model, main = tmp_path / "net.py", tmp_path / "train.py"
+        model.write_text(MODEL, encoding="utf-8")
+        given = {"decorator": "", "returned": RETURNED, "store": "total += loss", "after": "",
+                 "call": "runner.validate(data)"}  # fmt: skip
+        text = text.replace("runner.train(data)", "pass").replace("            running += loss.item()\n", "")
+        main.write_text("from net import *\nfrom torch import nn\n" + text.format(**given), encoding="utf-8")
+        line = next(n for n, row in enumerate(MODEL.splitlines(), 1) if "# made" in row)
+        snapshot: Any = SimpleNamespace(created_wall_ns=time.time_ns() + 10**9, argv=(str(main),), environment={})
+        named = keeping_line(snapshot, PythonFrame(function="Net.forward", file=str(model), line=line))
+        assert (named is None) == freezes

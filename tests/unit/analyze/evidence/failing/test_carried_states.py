@@ -115,3 +115,79 @@ def test_state_that_is_cut_in_each_step_is_not_named(parts: dict[str, str], tmp_
     """Then it is another graph: here, of a second backward()."""
     words = said(tmp_path, **parts, after="again(loss)\ndef again(loss):\n    loss.backward()") or ""
     assert "self.level" not in words
+
+
+LOGGED = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc, self.mean = nn.Linear(3, 4), None
+    def forward(self, x):
+        h = self.fc(x)
+        if self.mean is None:
+            self.mean = h.mean()
+        self.mean = 0.9 * self.mean + 0.1 * h.mean()
+        return {returned}
+net, weights = Net(), torch.softmax(nn.Parameter(torch.ones(4)), 0)
+def train(batches):
+    for x in batches:
+        loss = (weights * net(x)).mean()
+        loss.backward()
+        {after}
+train([torch.rand(2, 3) for _ in range(3)])
+"""
+
+
+@pytest.mark.parametrize("after", ["print(float(net.mean))", "print(f'{net.mean:.3f}')", "pass"])
+def test_state_that_is_only_logged_is_no_part_of_the_loss(after: str, tmp_path: Path) -> None:
+    """What has been freed is another graph: here, of weights that were computed once."""
+    assert "self.mean" not in (of_program(tmp_path, LOGGED.format(returned="h", after=after)) or "")
+
+
+def test_state_that_is_part_of_what_is_returned_is_carried(tmp_path: Path) -> None:
+    """The same class, with the mean in its result."""
+    assert "self.mean" in (of_program(tmp_path, LOGGED.format(returned="h - self.mean", after="pass")) or "")
+
+
+HELPED = """
+def repackage(h):
+    return {cut}
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc, self.h = nn.RNN(3, 4), None
+    def forward(self, x):
+        if self.h is None or self.h.shape[1] != x.shape[1]:
+            self.h = torch.zeros(1, x.shape[1], 4)
+        h = repackage(self.h)
+        out, self.h = self.fc(x, h)
+        return out
+net, weights = Net(), torch.softmax(nn.Parameter(torch.ones(4)), 0)
+def train(batches):
+    for x in batches:
+        loss = (weights * net(x)).mean()
+        loss.backward()
+train([torch.rand(5, 2, 3) for _ in range(3)])
+"""
+
+
+def test_state_that_a_function_detaches_is_not_named(tmp_path: Path) -> None:
+    """As in torch's example of a language model; a function that only passes it on cuts nothing."""
+    assert "self.h" not in (of_program(tmp_path, HELPED.format(cut="h.detach()")) or "")
+    assert "self.h" in (of_program(tmp_path, HELPED.format(cut="h.contiguous()")) or "")
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        "setattr(net, 'h', None)",
+        "for name in ('h',): setattr(net, name, getattr(net, name).detach())",
+        "for name in ('h',): setattr(net, name, None)",
+    ],
+)
+def test_state_that_others_set_by_its_name_is_not_named(after: str, tmp_path: Path) -> None:
+    """A callback that cuts the attributes of all layers."""
+    text = HELPED.replace("loss.backward()\n", "loss.backward()\n        AFTER\n").replace("AFTER", after)
+    assert "self.h" not in (of_program(tmp_path, text.format(cut="h.contiguous()")) or "")
+    kept = text.replace(after, "setattr(net, 'rate', 0.5)")
+    assert "self.h" in (of_program(tmp_path, kept.format(cut="h.contiguous()")) or "")

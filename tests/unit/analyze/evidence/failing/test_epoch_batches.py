@@ -90,3 +90,37 @@ def test_what_does_not_differ_or_is_not_known_is_no_reason(
     steps: str, before: str, batches: tuple[int, ...], line: int, tmp_path: Path
 ) -> None:
     assert "batches an epoch" not in (found(tmp_path, steps, before, *batches, line=line).words or "")
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "self.schedule.step()\n            if x == limit: break",
+        "self.schedule.step()\n            if x == limit: return",
+        "synced and self.schedule.step()",
+        "self.schedule.step() if synced else None",
+    ],
+)
+def test_loop_that_may_end_early_or_leave_out_steps_is_no_epoch(
+    step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A limit of batches, or accumulated gradients, may be what the schedule was made for."""
+    blank = "" if "\n" in step else "\n"  # each line has its number
+    monkeypatch.setitem(globals(), "PROGRAM", PROGRAM.replace("self.schedule.step()\n\n", f"{step}\n{blank}"))
+    assert "batches an epoch" not in (found(tmp_path).words or "")
+
+
+@pytest.mark.parametrize("more", ["method.train(other_loader)", "method.schedule.step()"])
+def test_loop_that_also_goes_over_others_does_not_tell_the_epoch(
+    more: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The steps of several loops come to the number that raised."""
+    text = PROGRAM.replace("\nmain()\n", f"    {more}\n\nmain()\n")
+    monkeypatch.setitem(globals(), "PROGRAM", text)
+    assert "batches an epoch" not in (found(tmp_path).words or "")
+
+
+def test_calls_without_a_loader_are_of_another_function(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`model.train()` is no call of the loop's function."""
+    monkeypatch.setitem(globals(), "PROGRAM", PROGRAM.replace("\nmain()\n", "    model.train(True)\n\nmain()\n"))
+    assert "batches an epoch" in (found(tmp_path).words or "")

@@ -136,3 +136,21 @@ def test_line_that_had_warned_is_looked_at_first_where_no_expression_is_known_to
     for warned in (((2, "the array is not writable"),), many):
         found = told(tmp_path, spread="2", old="0 * a + 1", surrogate="gain", warned=warned)
         assert "warned" not in found.subject + found.words
+
+
+@pytest.mark.parametrize(
+    "row",
+    ["print(adv / 0)", "log.info('%s', adv / 0)", "gain = np.nan_to_num(adv / 0)"],
+)
+def test_line_whose_numbers_are_only_shown_or_made_finite_is_not_looked_at(row: str, tmp_path: Path) -> None:
+    """What a log has of 0 / 0 is no part of the loss."""
+    text = "invalid value encountered in divide"
+    rows = SOURCE.splitlines()
+    rows[4] = rows[4][: len(rows[4]) - len(rows[4].lstrip())] + row
+    source, old = SOURCE, {"spread": "2", "old": "0 * a + 1", "surrogate": "gain"}
+    globals()["SOURCE"] = "\n".join(rows) + "\n"
+    try:
+        found = told(tmp_path, **old, warned=((5, text),))
+    finally:
+        globals()["SOURCE"] = source
+    assert "warned" not in found.subject + found.words
