@@ -24,6 +24,7 @@ _FORWARD = ("forward", "__call__")
 _SWITCHES = ("no_grad", "inference_mode", "set_grad_enabled")
 _FREES = ("backward", "grad", "manual_backward")
 _EMPTIES = ("clear", "pop", "popleft", "zero_", "detach_")
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _DEPTH = 5
 
 
@@ -210,9 +211,10 @@ class GraphSums:
 def _that_free(files: dict[str, ast.Module]) -> frozenset[str]:
     """Functions that call backward(), also by others."""
     calls = [
-        (getattr(scope_of(tree, item.lineno), "name", "<module>"), called_name(item))
+        (getattr(scope, "name", "<module>"), called_name(item))
         for tree in files.values()
-        for item in nodes_of(tree)
+        for scope in (tree, *(item for item in nodes_of(tree) if isinstance(item, _FUNCTIONS)))
+        for item in own_nodes(scope)
         if isinstance(item, ast.Call)
     ]
     found, size = {name for name, called in calls if called in _FREES}, -1
