@@ -67,6 +67,15 @@ def stored_sum(node: ast.AST) -> tuple[ast.expr, ast.expr] | None:
     return None
 
 
+def _freezes(tree: ast.Module) -> bool:
+    """Whether anything asks for gradients or none."""
+    asks = ("requires_grad", "requires_grad_")
+    return any(
+        item.attr in asks if isinstance(item, ast.Attribute) else isinstance(item, ast.keyword) and item.arg in asks
+        for item in nodes_of(tree)
+    )
+
+
 class GraphSums:
     """The statements of a program that add up what the line of a function makes, with its graph."""
 
@@ -74,7 +83,7 @@ class GraphSums:
         self._files = files
         self._layers = frozenset(name for tree in files.values() for name in _layers(tree))
         self._frees = _that_free(files)
-        self._frozen = not self._frees and any("requires_grad" in ast.unparse(tree) for tree in files.values())
+        self._frozen = not self._frees and any(_freezes(tree) for tree in files.values())
 
     def of_line(self, file: str, line: int) -> list[SummedGraph]:
         """Those of one loop; nothing where several loops do so."""

@@ -284,9 +284,7 @@ def test_a_step_that_may_be_zero_is_possibly_the_cause(run: Path) -> None:
 
 
 @pytest.mark.parametrize("call", ["taken(width)", "next(rows)"])
-def test_a_pass_that_may_end_by_an_exception_is_no_proof(
-    call: str, run: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pass_that_may_end_by_an_exception_is_no_proof(call: str, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`window` stays at its bound, and the reader's own exception ends the loop: the values are told, and no more."""
     text = f"{TRAIN}        {call}\n\ndef taken(count):\n    if not count:\n        raise EOFError\n"
     monkeypatch.setitem(globals(), "TRAIN", text)
