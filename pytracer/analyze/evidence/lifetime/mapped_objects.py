@@ -13,6 +13,8 @@ from pytracer.analyze.evidence.syntax.names import bare_names, variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_around, classes_below, parameters, scope_of
 
+_COPIES = ("replace", "_replace")
+_SETS = ("setattr", "__setattr__")
 _SAME = frozenset({"str", "Path", "fspath"})
 _Maps = Sequence[tuple[str, ast.Call]]
 
@@ -27,6 +29,8 @@ class MappedObjects:
         """The only line that maps `self.<array>`; None where `self.<path>` may be another file's, or be set anew."""
         arrays, paths = [*self._sets(owner, array)], [*self._sets(owner, path)]
         fields = _fields(owner)
+        if self._may_part(array, path):
+            return None
         if not arrays and not paths and {array, path} <= {*fields}:
             found = [self._constructed(owner, fields, array, path)]
         elif None in arrays or None in paths or len(paths) != 1:
@@ -65,6 +69,16 @@ class MappedObjects:
                     known = own and around is owner and value is not None
                     yield (Spot(file, tree, scope, target.lineno), value) if known and value is not None else None
 
+    def _may_part(self, *names: str) -> bool:
+        """Whether a call gives an object one of both alone: `replace(scan, path=out)`, `setattr(scan, name, x)`."""
+        for call in (item for tree in self._files.values() for item in nodes_of(tree) if isinstance(item, ast.Call)):
+            if called_name(call) in _COPIES and any(item.arg is None or item.arg in names for item in call.keywords):
+                return True
+            name = call.args[1] if called_name(call) in _SETS and len(call.args) > 1 else None
+            if name is not None and (not isinstance(name, ast.Constant) or name.value in names):
+                return True
+        return False
+
     def _of_pair(
         self, owner: ast.ClassDef, array: tuple[Spot, ast.expr], path: tuple[Spot, ast.expr] | None
     ) -> list[tuple[str, ast.Call]] | None:
@@ -76,8 +90,8 @@ class MappedObjects:
         if mapper is not None:
             own = ast.unparse(_plain(mapper[1].args[0])) if mapper[1].args else ""
             attribute = f"self.{_attribute(path, owner)}"
-            alike = own == attribute or (spot.scope is path[0].scope and own == ast.unparse(_plain(path[1])))
-            return [mapper] if alike else None
+            of_one = spot.scope is path[0].scope and _is_same(mapper[1], path[1], path[0])
+            return [mapper] if own == attribute or of_one else None
         if isinstance(value, ast.Name) and value.id in parameters(spot.scope) and spot.scope is path[0].scope:
             given = _plain(path[1])
             names = parameters(spot.scope)[1:]
@@ -119,9 +133,8 @@ def _is_same(mapper: ast.Call, path: ast.expr, spot: Spot) -> bool:
     own = _plain(mapper.args[0]) if mapper.args else None
     if own is None or ast.unparse(own) != ast.unparse(_plain(path)):
         return False
-    return not any(
-        mapper.lineno <= line <= spot.line for name in bare_names(own) for line, _ in lines_that_bind(spot.scope, name)
-    )
+    first, last = sorted((mapper.lineno, spot.line))
+    return not any(first <= line <= last for name in bare_names(own) for line, _ in lines_that_bind(spot.scope, name))
 
 
 def _plain(node: ast.expr) -> ast.expr:

@@ -6,7 +6,8 @@ at, or an attribute's number, which the line passes, leads to the memory that is
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import ast
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
@@ -24,7 +25,8 @@ from pytracer.analyze.evidence.slicing.given_memory import Search
 from pytracer.analyze.evidence.slicing.lent_addresses import Lent, LentAddresses
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on, passed_values
-from pytracer.analyze.evidence.syntax.scopes import scope_of
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
+from pytracer.analyze.evidence.syntax.scopes import parameters, scope_of
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import Evidence
 
@@ -97,11 +99,32 @@ def _found(view: ProcessView) -> Iterator[_Found]:
     outer = next(
         (call for call in calls_on(tree, frame.line) if only_function(files, called_name(call) or "") is None), None
     )
-    for value in passed_values(outer) if outer is not None else ():
-        for lent in addresses.of(value, spot):
-            structure = structures.get(lent.owner or "")
-            ended = ended_given(view, Search(files), lent.memory)
-            yield _Found(lent, ended, structure, _field(structure, lent.field))
+    values = passed_values(outer) if outer is not None else []
+    for lent in [item for value in values for item in addresses.of(value, spot)]:
+        structure = structures.get(lent.owner or "")
+        field = _field(structure, lent.field)
+        attribute = field.name if field is not None else (lent.holder or "").removeprefix("self.")
+        other = bool(attribute) and _is_set_elsewhere(files, attribute, addresses.followed, own=field is None)
+        ended = ended_given(view, Search(files), lent.memory) if not other else None
+        yield _Found(lent, ended, structure, field)
+
+
+def _is_set_elsewhere(files: Mapping[str, ast.Module], attribute: str, followed: set[int], *, own: bool) -> bool:
+    """Whether a line that was not followed may set it, such as a helper that is given the structure.
+
+    `own`: it is an attribute of `self`, which any line may set from outside; else a field of a structure.
+    """
+    for tree in files.values():
+        for node in (item for item in nodes_of(tree) if isinstance(item, ast.Assign)):
+            if isinstance(node.value, ast.Constant) or id(node.value) in followed:
+                continue
+            for target in node.targets:
+                if not isinstance(target, ast.Attribute) or target.attr != attribute:
+                    continue
+                name = target.value.id if isinstance(target.value, ast.Name) else None
+                if name != "self" and (own or name is None or name in parameters(scope_of(tree, node.lineno))):
+                    return True
+    return False
 
 
 def _field(structure: Structure | None, field: str | int | None) -> Field | None:

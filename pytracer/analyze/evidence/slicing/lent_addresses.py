@@ -44,6 +44,7 @@ class LentAddresses:
     def __init__(self, search: Search, structures: Collection[str]) -> None:
         self._search, self._structures = search, structures
         self._seen: set[tuple[int, str | int | None]] = set()
+        self.followed: set[int] = set()  # the values that attributes get, by their nodes
 
     def of(self, node: ast.AST, spot: Spot) -> Iterator[Lent]:
         """In what one argument of a call passes."""
@@ -113,6 +114,7 @@ class LentAddresses:
             yield from self._in(value, there, held, depth - 1)
         owner = next((found for value, _ in behind if (found := self._structure_of(value)) is not None), None)
         for field, value, there in _filled(name, spot):
+            self.followed.add(id(value))
             if isinstance(field, str) and owner is None:
                 continue
             part = structs.replace(at, owner=owner or "", field=field, holder=None)

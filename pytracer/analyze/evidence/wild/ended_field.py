@@ -55,9 +55,10 @@ class EndedField(Explanation):
         if ended.ended.endswith("returned"):
             where = f"return it with {'the structure' if of_structure else 'the address'}, or set it as an attribute"
             where = f"{where} of {'that or of self' if of_structure else 'self'}"
+        kind = "a pointer, of which only the number is taken: that" if ".data_as(" in ended.taken else "a number, which"
         return (
-            f"Keep {what} until native code has returned: {where}, at {ended.given}. `{ended.taken}` is a number, "
-            "which keeps no array alive. Smaller arrays are freed as well, but mostly stay readable: C then reads what "
+            f"Keep {what} until native code has returned: {where}, at {ended.given}. `{ended.taken}` is {kind} "
+            "keeps no array alive. Smaller arrays are freed as well, but mostly stay readable: C then reads what "
             "others write there, without a crash, so check the results so far."
         )
 

@@ -148,6 +148,38 @@ def test_number_that_an_attribute_keeps(value: int | None, sure: str, run: Path)
     assert "only the address" not in summary(crashed(run, kept, 8, value=value))
 
 
+def test_number_that_another_function_sets_from_outside(run: Path) -> None:
+    other = NUMBER.replace("Scanner(d).run()", "s = Scanner(d); s.address = other.ctypes.data; s.run()")
+    assert "only the address" not in summary(crashed(run, other, 8, value=BLOCK))
+
+
+HELPER = """import ctypes, numpy as np
+lib = ctypes.CDLL("./libscan.so")
+class Job(ctypes.Structure):
+    _fields_ = [("count", ctypes.c_int), ("rows", ctypes.POINTER(ctypes.c_float))]
+def new_job(n):
+    blank = np.zeros(n, dtype="f4")
+    return Job(n, blank.ctypes.data_as(ctypes.POINTER(ctypes.c_float)))
+def point_at(job, data):
+    {line}
+class Scanner:
+    def run(self, data):
+        job = new_job(len(data))
+        point_at(job, data)
+        lib.scan(ctypes.byref(job), len(data))
+Scanner().run(d)
+"""
+
+
+def test_field_that_a_helper_sets_anew(run: Path) -> None:
+    """A look-alike; and a pointer is no number."""
+    report = crashed(run, HELPER.format(line="job.count = len(data)"), 14, 9, BLOCK)
+    assert "`rows` of Job had only the address, taken at line 7, of `blank`" in summary(report)
+    assert "is a pointer, of which only the number is taken" in advice(report)
+    other = HELPER.format(line="job.rows = data.ctypes.data_as(ctypes.POINTER(ctypes.c_float))")
+    assert "only the address" not in summary(crashed(run, other, 14, 9, BLOCK))
+
+
 def test_storages_are_another_rules(run: Path) -> None:
     """What Python called is no C of the program's: nothing of an array is said."""
     file = run / "train.py"

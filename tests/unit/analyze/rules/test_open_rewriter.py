@@ -125,6 +125,41 @@ def test_function_that_is_given_the_object_and_a_helper_that_writes(run: Path) -
     assert "emptied it" not in summary(died_in(run, other, *frames))
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        "save(replace(load(name), path=name + '.out'))",
+        "scan = load(name); setattr(scan, 'path', name + '.out'); save(scan)",
+        "scan = load(name); object.__setattr__(scan, key, value); save(scan)",
+    ],
+)
+def test_object_that_may_have_another_path_since(call: str, run: Path) -> None:
+    frames = (("put", 14, "rows"), ("save", 12, "scan.rows"), ("<module>", 16, ""))
+    source = DATA.replace("save(load(name))", call)
+    assert source != DATA
+    assert "emptied it" not in summary(died_in(run, source, *frames))
+
+
+SCRATCH = """import numpy as np
+class Scan:
+    def __init__(self, path):
+        self.path = path
+        {copied}
+        self.rows = np.memmap(path, "f4", "c")
+    def save(self):
+        with open(self.path, "wb") as f:
+            f.write(self.rows.tobytes())
+Scan(p).save()
+"""
+
+
+@pytest.mark.parametrize(("copied", "fires"), [("path = to_scratch(path)", False), ("self.name = path", True)])
+def test_path_that_is_another_where_it_is_mapped(copied: str, fires: bool, run: Path) -> None:
+    """A copy in a folder of its own is mapped there, and the object has the path of the first."""
+    report = died_in(run, SCRATCH.format(copied=copied), ("Scan.save", 9, "self.rows"), ("<module>", 10, ""))
+    assert ("emptied it" in summary(report)) == fires
+
+
 LOCAL = """import numpy as np
 def main(path, {given}):
     {before}

@@ -12,6 +12,7 @@ import msgspec
 
 from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.autograd.backward_losses import loss_of
+from pytracer.analyze.evidence.failing.autograd.carried_states import carried_by_object
 from pytracer.analyze.evidence.failing.autograd.graph_lines import bound_names
 from pytracer.analyze.evidence.failing.autograd.in_place import may_be_parameter, may_change
 from pytracer.analyze.evidence.failing.autograd.optimizer_steps import is_optimizer, stepped_optimizer
@@ -61,7 +62,7 @@ def loss_loop(at: FailingLine) -> LossLoop | None:
 def looped_losses(at: FailingLine) -> tuple[str | None, str | None]:
     """What to do where a graph is gone that losses of one loop may share; and for the headline."""
     found = loss_loop(at)
-    if found is None:
+    if found is None or _passed_before(at, found):
         return None, None
     several, loop = source(found.losses), at.place(found.spot, found.loop.lineno)
     one = f"{several}.values()" if found.mapping else several
@@ -75,6 +76,21 @@ def looped_losses(at: FailingLine) -> tuple[str | None, str | None]:
         f"(`{short(add)}.backward()`), or pass retain_graph=True in all rounds but the last."
     )
     return words, f"the losses of `{several}` ({loop}) probably share a graph, which the first backward() frees"
+
+
+def _passed_before(at: FailingLine, found: LossLoop) -> bool:
+    """Whether an optimizer was stepped, and only lines behind the loop do that: the loop went through all once."""
+    scope, last = found.spot.scope, found.loop.end_lineno or found.loop.lineno
+    steps = [
+        item
+        for tree in at.files.values()
+        for item in nodes_of(tree)
+        if isinstance(item, ast.Call) and (owner := stepped_optimizer(item)) is not None and is_optimizer(owner)
+    ]
+    behind = {id(item) for item in own_nodes(scope) if getattr(item, "lineno", 0) > last}
+    done = getattr(at.snapshot, "step", None) or 0
+    by_steps = getattr(at.snapshot, "step_source", None) == "optimizer steps"
+    return done > 0 and by_steps and bool(steps) and all(id(item) in behind for item in steps)
 
 
 def stepped_in_loop(at: FailingLine) -> str | None:
@@ -117,7 +133,7 @@ def _stepped(at: FailingLine) -> tuple[LossLoop, ast.Call] | None:
     if _IN_PLACE not in at.message or not may_be_parameter(at.message) or may_change(at):
         return None
     found = loss_loop(at)
-    if found is None:
+    if found is None or carried_by_object(at) is not None:  # what a step kept needs the old values as well
         return None
     steps = [
         item

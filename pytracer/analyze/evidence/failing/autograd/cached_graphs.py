@@ -5,15 +5,17 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from pytracer.analyze.evidence.failing.autograd.carried_states import is_computed
+from pytracer._patterns import Pattern
+from pytracer.analyze.evidence.failing.autograd.carried_states import is_computed, is_module
 from pytracer.analyze.evidence.failing.autograd.kept_results import WITHOUT_GRAPH, Stored
 from pytracer.analyze.evidence.failing.expressions import short
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
-from pytracer.analyze.evidence.syntax.scopes import own_nodes
+from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, spans
 
 _KEEPS = ("cached_property", "lru_cache", "cache")
+_OFF = Pattern(r"no_grad|inference_mode")
 
 
 def cached_graph(at: FailingLine) -> tuple[str | None, str | None]:
@@ -43,7 +45,9 @@ def _cached(at: FailingLine) -> Iterator[tuple[Stored, str]]:
                     continue
                 value = returns[0].value
                 stored = Stored(file, owner, method, returns[0], value) if value is not None else None
-                if stored is not None and is_computed(stored, given=False) and not _is_forgotten(at, method.name):
+                if stored is None or not is_module(at, owner) or not is_computed(at, stored, given=False):
+                    continue
+                if not _is_forgotten(at, method.name) and not _is_read_without_graph(at, method.name):
                     yield stored, kept[0]
 
 
@@ -52,6 +56,20 @@ def _name(decorator: ast.expr) -> str | None:
     if isinstance(decorator, ast.Call):
         return called_name(decorator)
     return decorator.attr if isinstance(decorator, ast.Attribute) else getattr(decorator, "id", None)
+
+
+def _is_read_without_graph(at: FailingLine, name: str) -> bool:
+    """Whether a line below no_grad() reads it: what that keeps may have no graph."""
+    for tree in at.files.values():
+        withs = [item for item in nodes_of(tree) if isinstance(item, ast.With)]
+        off = [item for item in withs if any(_OFF.search(ast.unparse(part)) for part in item.items)]
+        for item in nodes_of(tree):
+            if not isinstance(item, ast.Attribute) or item.attr != name:
+                continue
+            by = getattr(scope_of(tree, item.lineno), "decorator_list", [])
+            if any(_OFF.search(ast.unparse(part)) for part in by) or any(spans(part, item.lineno) for part in off):
+                return True
+    return False
 
 
 def _is_forgotten(at: FailingLine, name: str) -> bool:

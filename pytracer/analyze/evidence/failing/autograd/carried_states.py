@@ -32,6 +32,8 @@ from pytracer.analyze.evidence.syntax.scopes import own_nodes, parameters, spans
 # What asks whether there is a state yet, or one that fits the batch.
 _FITS = Pattern(r"is None|\.shape|\.size\(|\.device|\.dtype|hasattr\(|\.numel\(|\.ndim|\.dim\(")
 _NUMBERS = ("float", "int", "print", "item")
+_SIZES = ("shape", "size", "device", "dtype", "numel", "ndim", "dim", "requires_grad", "is_cuda")
+_MODULES = Pattern(r"Module|Model\b")
 _SETS_BY_NAME = ("setattr", "register_buffer", "__setattr__")
 _RETAINS = "retain_graph=True would only make the graph longer with each step."
 
@@ -102,7 +104,7 @@ def _applied_there_only(raised: FailingLine, stored: Stored) -> bool:
 def _last_carried(at: FailingLine) -> tuple[Stored, int] | None:
     read = [(item, line) for item in stores(at) if (line := _read_before(at, item)) is not None]
     for given in (False, True):
-        found = [pair for pair in read if is_computed(pair[0], given=given)]
+        found = [pair for pair in read if is_computed(at, pair[0], given=given)]
         names = {(item.owner.name, attribute_of(item.node)) for item, _ in found}
         if found:
             return found[-1] if len(names) == 1 else None
@@ -121,6 +123,7 @@ def _read_before(at: FailingLine, stored: Stored) -> int | None:
         not_read = {id(item.func.value) for item in nodes
                     if isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute)
                     and item.func.attr in (*FILLS, "clear")}  # fmt: skip
+        not_read |= {id(part) for item in nodes for part in _asked(item)}
         reads = [
             item.lineno
             for item in nodes
@@ -136,6 +139,15 @@ def _read_before(at: FailingLine, stored: Stored) -> int | None:
         if reads and method.name != "__init__" and (filled or min(reads) <= stored.node.lineno):
             return min(reads)
     return None
+
+
+def _asked(node: ast.AST) -> list[ast.expr]:
+    """What is only asked for its shape, or whether it is there: no result has its graph by that."""
+    if isinstance(node, ast.Attribute) and node.attr in _SIZES:
+        return [node.value]
+    if isinstance(node, ast.Compare) and all(isinstance(item, (ast.Is, ast.IsNot)) for item in node.ops):
+        return [node.left, *node.comparators]
+    return node.args if isinstance(node, ast.Call) and called_name(node) == "len" else []
 
 
 def _is_cut_elsewhere(at: FailingLine, method: ast.FunctionDef, path: str) -> bool:
@@ -215,7 +227,7 @@ def _reads(node: ast.AST, held: set[str]) -> bool:
     return isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load) and variable(node) in held
 
 
-def is_computed(stored: Stored, *, given: bool) -> bool:
+def is_computed(at: FailingLine, stored: Stored, *, given: bool) -> bool:
     """Whether a layer of the object takes part in the value; `given`: also what forward() was given."""
     layers = {
         variable(target)
@@ -224,7 +236,7 @@ def is_computed(stored: Stored, *, given: bool) -> bool:
         for item in own_nodes(method)
         if isinstance(item, ast.Assign)
         for target, value in _pairs(item)
-        if isinstance(value, ast.Call)
+        if isinstance(value, ast.Call) and not _is_plain(at, called_name(value))
     } - {None}
     made = set(parameters(stored.method)[1:]) if given and stored.method.name in MADE_ON_CALL else set[str]()
     for item in (*own_nodes(stored.method), stored.node):
@@ -240,6 +252,28 @@ def is_computed(stored: Stored, *, given: bool) -> bool:
                 part.id for held in targets if held is not None for part in nodes_of(held) if isinstance(part, ast.Name)
             }
     return False
+
+
+def is_module(at: FailingLine, owner: ast.ClassDef) -> bool:
+    """Whether a class is derived from one of torch's."""
+    classes = {
+        item.name: item for tree in at.files.values() for item in nodes_of(tree) if isinstance(item, ast.ClassDef)
+    }
+    waiting, seen = [owner], {owner.name}
+    while waiting:
+        bases = [ast.unparse(base) for base in waiting.pop().bases]
+        if any(map(_MODULES.search, bases)):
+            return True
+        above = {name for base in bases if (name := base.rpartition(".")[2]) in classes} - seen
+        seen |= above
+        waiting += [classes[name] for name in sorted(above)]
+    return False
+
+
+def _is_plain(at: FailingLine, name: str | None) -> bool:
+    """Whether it is a class of the program that is no layer: a reader, a meter."""
+    found = [item for tree in at.files.values() for item in nodes_of(tree) if isinstance(item, ast.ClassDef)]
+    return any(item.name == name and not is_module(at, item) for item in found)
 
 
 def _pairs(item: ast.Assign) -> Iterator[tuple[ast.expr, ast.expr]]:

@@ -21,7 +21,7 @@ from pytracer.analyze.evidence.failing.autograd.reentrant import reentrant_check
 from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
-from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of
+from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes, scope_of
 
 _NONE_TRAINED = Pattern(r"0 of ([1-9]\d*) require a gradient$")
 _SOME_TRAINED = Pattern(r"[1-9]\d* of [1-9]\d* require a gradient$")
@@ -29,6 +29,7 @@ _SWITCH = Pattern(r"set_grad_enabled\(|(?:no_grad|inference_mode)\(.*__enter__\(
 _THRESHOLD = Pattern(
     r"\((?:\w+\.)*\w*(?:sigmoid|softmax|tanh)\(.{0,60}\) [<>]=? [\w.]+\)|round\((?:\w+\.)*\w*(?:sigmoid|softmax|tanh)\("
 )
+_METRICS = Pattern(r"Acc(?:uracy)?\b|Metric|IoU|F1|Precision|Recall|Predict")
 _MOST = 2
 
 
@@ -180,7 +181,7 @@ def _thresholds(at: FailingLine, loss: str) -> str | None:
         for item in plain_statements(tree):
             if FREEZES.search(head_of(item)) or (item.lineno in way and CUTS.search(head_of(item))):
                 return None
-            if item.lineno in way and _THRESHOLD.search(head_of(item)) and _is_returned(tree, item):
+            if item.lineno in way and _THRESHOLD.search(head_of(item)) and _is_of_loss(tree, item):
                 found[file, item.lineno] = item
     if len(found) != 1:
         return None
@@ -192,14 +193,30 @@ def _thresholds(at: FailingLine, loss: str) -> str | None:
     )
 
 
+def _is_of_loss(tree: ast.Module, statement: ast.stmt) -> bool:
+    """Whether a loss may read what the statement makes: what an evaluation or a metric returns is for none."""
+    scope = scope_of(tree, statement.lineno)
+    around = class_around(tree, scope)
+    metric = around is not None and _METRICS.search(around.name) is not None
+    by_mode = any(isinstance(item, ast.Attribute) and item.attr == "training" for item in own_nodes(scope))
+    return not metric and not by_mode and _is_returned(tree, statement)
+
+
 def _is_returned(tree: ast.Module, statement: ast.stmt) -> bool:
-    """Whether what a statement makes takes part in what its function returns."""
+    """Whether what a statement makes takes part in what its function returns; not where that is one of several."""
     if isinstance(statement, ast.Return):
-        return True
-    reached = set(bound_names(statement.targets[0])) if isinstance(statement, ast.Assign) else set[str]()
+        return not isinstance(statement.value, (ast.Tuple, ast.Dict))
+    first = set(bound_names(statement.targets[0])) if isinstance(statement, ast.Assign) else set[str]()
+    reached = {*first}
     for item in sorted(own_nodes(scope_of(tree, statement.lineno)), key=lambda item: getattr(item, "lineno", 0)):
         if isinstance(item, ast.Assign) and reached & set(names_in(item.value)):
             reached |= {name for target in item.targets for name in bound_names(target)}
         if isinstance(item, ast.Return) and item.value is not None and reached & set(names_in(item.value)):
-            return True
+            return not _is_part(item.value, first)
     return False
+
+
+def _is_part(value: ast.expr, names: set[str]) -> bool:
+    """Whether one of the names is returned as it is, beside others: a metric may read it, and the loss the others."""
+    parts = value.elts if isinstance(value, ast.Tuple) else value.values if isinstance(value, ast.Dict) else []
+    return any(isinstance(item, ast.Name) and item.id in names for item in parts)

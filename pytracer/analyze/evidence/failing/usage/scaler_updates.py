@@ -16,6 +16,9 @@ _AGAIN = Pattern(
     r"step\(\) has already been called since the last update\(\)"
 )
 _CALLS = ("unscale_", "step")
+_UNSCALED = "unscale_() has already been called"
+# Tests of an option that switches mixed precision: as the scaler runs at all, it holds in each step.
+_OPTION = Pattern(r"amp\b|scaler|fp16|half|mixed|precision|cuda|enabled")
 
 
 def missing_update(at: FailingLine) -> str | None:
@@ -34,11 +37,11 @@ def missing_update(at: FailingLine) -> str | None:
         if isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute) and item.func.attr == "update"
         if source(item.func.value).rpartition(".")[2] == name
     ]
-    if len(updates) != 1:
+    if len(updates) != 1 or (_UNSCALED in at.message and _calls(at, "unscale_") > 1):  # two of one step
         return None
     file, tree, update = updates[0]
     test = _only_where(at, file, tree, update)
-    if test is None:
+    if test is None or _OPTION.search(ast.unparse(test.test)):
         return None
     return (
         f"`{source(update)}` ({at.in_file(file, update.lineno)}) runs only where `{short(ast.unparse(test.test))}` "
@@ -48,12 +51,17 @@ def missing_update(at: FailingLine) -> str | None:
     )
 
 
+def _calls(at: FailingLine, name: str) -> int:
+    nodes = (item for tree in at.files.values() for item in nodes_of(tree))
+    return sum(isinstance(item, ast.Call) and called_name(item) == name for item in nodes)
+
+
 def _only_where(at: FailingLine, file: str, tree: ast.Module, update: ast.Call) -> ast.If | None:
-    """The innermost `if` whose body has the update, and neither the failing line nor any step()."""
+    """The innermost `if` whose body has the update, and neither a line of the stack nor any step()."""
     scope = scope_of(tree, update.lineno)
     around = [item for item in nodes_of(scope) if isinstance(item, ast.If) and spans_body(item.body, update.lineno)]
-    if file == at.frame.file:
-        around = [item for item in around if not spans(item, at.line)]
+    lines = [frame.line for frame in at.frames if frame.file == file and frame.line]
+    around = [item for item in around if not any(spans(item, line) for line in lines)]
     around = [
         item
         for item in around

@@ -18,11 +18,14 @@ IN_PLACE = (
     "[torch.FloatTensor [64, 1]], which is output 0 of AsStridedBackward0, is at version 12; expected version 11"
 )
 SCALED = "unscale_() is being called after step()."
+UNSCALED = "unscale_() has already been called on this optimizer since the last update()."
 CUT = "element 0 of tensors does not require grad and does not have a grad_fn"
 STEPS = "Tried to step 16 times. The specified number of total steps is 15"
 
 
-def of_text(folder: Path, text: str, message: str, *values: tuple[str, str], kind: str = "RuntimeError") -> Explanation:
+def of_text(
+    folder: Path, text: str, message: str, *values: tuple[str, str], kind: str = "RuntimeError", steps: int = 0
+) -> Explanation:
     """Of the line with `# failed`, called from that with `# calls`."""
     file = folder / "train.py"
     file.write_text(text, encoding="utf-8")
@@ -30,7 +33,9 @@ def of_text(folder: Path, text: str, message: str, *values: tuple[str, str], kin
     numbers = [n for mark in ("# failed", "# calls") for n, item in enumerate(lines, 1) if mark in item]
     held = [VariableReport(name=name, value=value) for name, value in values]
     frames = [PythonFrame(function="step", file=str(file), line=number) for number in numbers]
-    snapshot: Any = SimpleNamespace(argv=(), created_wall_ns=time.time_ns() + 10**9)
+    snapshot: Any = SimpleNamespace(
+        argv=(), created_wall_ns=time.time_ns() + 10**9, step=steps, step_source="optimizer steps"
+    )
     return explained(snapshot, ExceptionReport(type=kind, message=message, variables=held), frames)
 
 
@@ -271,3 +276,144 @@ SCHEDULE = """class Learner:
 def test_a_schedule_stepped_more_often_than_the_optimizer_is_said_to_be(indent: str, tmp_path: Path) -> None:
     found = of_text(tmp_path, SCHEDULE.format(indent=indent), STEPS.replace("15", "25"), kind="ValueError")
     assert ("`self.opt.step()` (line 8) runs only where `self.boundary` holds" in (found.words or "")) == (not indent)
+
+
+def test_a_loop_that_went_through_all_its_losses_before_does_not_share_a_graph(tmp_path: Path) -> None:
+    """A look-alike: each step would fail. What they have from before is freed."""
+    text = BAG.format(options="") + "        opt.step()\n"
+    value = ("value", "[] float32 0.5")
+    assert "share a graph" in (of_text(tmp_path, text, TWICE, value).subject or "")
+    text = "def step(losses, opt):\n    for loss in losses:\n        loss.backward()  # failed\n    opt.step()\n"
+    held = ("losses", "list of 2")
+    assert "share a graph" in (of_text(tmp_path, text, TWICE, held).subject or "")
+    assert "same forward" not in (of_text(tmp_path, text, TWICE, held, steps=1).words or "")
+    inside = text.replace("    opt.step", "        opt.step")
+    assert "share a graph" in (of_text(tmp_path, inside, TWICE, held, steps=1).subject or "")
+
+
+READER = """class Reader:
+    def __call__(self, i):
+        return torch.load(i)
+
+
+"""
+
+
+def test_what_a_data_set_caches_has_no_graph(tmp_path: Path) -> None:
+    text = READER + CACHED.format(kept="lru_cache", value="self.proj(GRID)")
+    assert "features" in (of_text(tmp_path, text, TWICE).words or "")
+    assert "features" not in (of_text(tmp_path, text.replace("nn.Module", "Dataset"), TWICE).words or "")
+    assert "features" not in (of_text(tmp_path, text.replace("nn.Linear(2, n)", "Reader()"), TWICE).words or "")
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        "\n\n@torch.no_grad()\ndef evaluate(model):\n    return model.features\n",
+        "\n\ndef evaluate(model):\n    with torch.inference_mode():\n        return model.features\n",
+    ],
+)
+def test_a_cached_result_that_may_have_been_made_without_a_graph(read: str, tmp_path: Path) -> None:
+    text = CACHED.format(kept="cached_property", value="self.proj(GRID)") + read
+    assert "features" not in (of_text(tmp_path, text, TWICE).words or "")
+
+
+LAST = """class Net(nn.Module):
+    def __init__(self):
+        self.body = nn.Linear(8, 4)
+        self.last = None
+
+    def forward(self, x):
+        if self.last is not None and {asked}:
+            print("another size")
+        out = self.body(x){read}
+        self.last = out
+        return out
+
+
+def step(net, x):
+    loss = net(x).mean()
+    loss.backward()  # failed
+"""
+
+
+@pytest.mark.parametrize("asked", ["self.last.shape[0] != x.shape[0]", "self.last.size(0) != len(x)", "len(self.last)"])
+def test_a_result_that_is_only_asked_for_its_size_carries_no_graph(asked: str, tmp_path: Path) -> None:
+    assert "self.last" not in (of_text(tmp_path, LAST.format(asked=asked, read=""), TWICE).words or "")
+    read = LAST.format(asked=asked, read=" + self.last")
+    assert "`self.last` (line 10" in (of_text(tmp_path, read, TWICE).words or "")
+
+
+CLIPPED = """def clip(scaler, opt):
+    scaler.unscale_(opt)  # failed
+
+
+def apply(scaler, opt):
+    scaler.step(opt)
+
+
+def fit(scaler, opt, loader, accum):
+    for i, x in enumerate(loader):
+        if i % accum == 0:
+            clip(scaler, opt)
+            clip(scaler, opt)  # calls
+            apply(scaler, opt)
+            scaler.update()
+"""
+
+
+def test_an_update_below_the_condition_of_the_failing_call_is_not_blamed(tmp_path: Path) -> None:
+    assert "runs only where" not in (of_text(tmp_path, CLIPPED, UNSCALED).words or "")
+
+
+def test_an_option_that_holds_in_each_step_is_not_blamed(tmp_path: Path) -> None:
+    text = AMP.format(step="self.scaler.step(self.opt)", inside="").replace("if last", "if self.use_amp")
+    assert "runs only where" not in (of_text(tmp_path, text, SCALED).words or "")
+
+
+def test_two_lines_that_unscale_may_be_of_one_step(tmp_path: Path) -> None:
+    text = AMP.format(step="self.scaler.step(self.opt)", inside="")
+    assert "runs only where" in (of_text(tmp_path, text, UNSCALED).words or "")
+    text += "\n    def norm(self):\n        self.scaler.unscale_(self.opt)\n"
+    assert "runs only where" not in (of_text(tmp_path, text, UNSCALED).words or "")
+
+
+@pytest.mark.parametrize("returned", ['{"logits": logits, "masks": pred}', "(logits, pred)"])
+def test_a_threshold_that_is_returned_beside_the_logits_is_not_blamed(returned: str, tmp_path: Path) -> None:
+    text = DICE.format(line="pass", returned="x").replace("return 1 - x", f"return {returned}")
+    assert "threshold" not in (of_text(tmp_path, text, CUT).words or "")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("class Dice", "class DiceAccuracy"),
+        ("        return 1 - both\n", "        if self.training:\n            return logits\n        return both\n"),
+    ],
+    ids=["a metric", "of an evaluation"],
+)
+def test_a_threshold_that_no_loss_reads_is_not_blamed(old: str, new: str, tmp_path: Path) -> None:
+    text = DICE.format(line="both = (pred * target).sum()", returned="both")
+    assert old in text
+    assert "threshold" not in (of_text(tmp_path, text.replace(old, new), CUT).words or "")
+
+
+AGENT = """
+
+class Agent(nn.Module):
+    def __init__(self):
+        self.cell, self.h = nn.GRUCell(8, 16), None
+
+    def forward(self, x):
+        if self.h is None:
+            self.h = torch.zeros(4, 16)
+        self.h = {kept}
+        return self.h
+"""
+
+
+@pytest.mark.parametrize(("kept", "fires"), [("self.cell(x, self.h)", False), ("self.cell(x, self.h).detach()", True)])
+def test_a_state_of_the_step_before_may_need_the_old_values(kept: str, fires: bool, tmp_path: Path) -> None:
+    text = UPDATE + AGENT.format(kept=kept)
+    found = of_text(tmp_path, text, IN_PLACE, ("losses", "dict of 2"), ("name", "str of 1"))
+    assert ("of an earlier round probably" in (found.subject or "")) == fires
