@@ -216,10 +216,10 @@ def _is_used(at: FailingLine, stored: Stored) -> bool:
         shown = {id(part) for item in calls if called_name(item) in _NUMBERS for part in nodes_of(item)}
         shown |= {id(item.func) for item in calls}
         for item in nodes_of(tree):
-            elsewhere = isinstance(item, ast.Attribute) and (file != stored.file or item.lineno not in span)
-            if elsewhere and isinstance(item, ast.Attribute) and item.attr == name and isinstance(item.ctx, ast.Load):
-                if id(item) not in shown:
-                    return True
+            if not isinstance(item, ast.Attribute) or item.attr != name or not isinstance(item.ctx, ast.Load):
+                continue
+            if (file != stored.file or item.lineno not in span) and id(item) not in shown:
+                return True
     return False
 
 
