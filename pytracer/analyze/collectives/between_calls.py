@@ -79,7 +79,7 @@ class Between(msgspec.Struct, frozen=True):
             "rank-state",
             f"rank {self.rank} had completed {self.last.op} #{self.last.sequence_nr}, and never called "
             f"{self.awaited.op} #{self.awaited.sequence_nr}, in which rank {self.waiter} was: behind the one, the "
-            f"function always comes to the other, so it was {self.place}{there}",
+            f"function always comes to the other unless something raises, so it was {self.place}{there}",
             rank=self.rank,
             pid=self.pid,
             python=self.first,
@@ -88,7 +88,10 @@ class Between(msgspec.Struct, frozen=True):
     @property
     def missing(self) -> str:
         """What is not known of it."""
-        return "which of these lines it executed: SIGKILL leaves no stack"
+        return (
+            "which of these lines it executed, and whether an exception that was caught had led it out of them: "
+            "SIGKILL leaves no stack"
+        )
 
     @property
     def advice(self) -> str | None:
@@ -176,6 +179,8 @@ def _passed(scope: Scope, first: int, end: int) -> list[ast.stmt] | None:
         shared += 1
     if shared >= min(len(way), len(to)):
         return None
+    if any(_may_catch(outer[place], first) for outer, place in way[:shared]):
+        return None  # what is raised between them leads to a handler
     block, here = way[shared]
     other, there = to[shared]
     inside = [outer[place] for outer, place in to[shared:-1]]
@@ -195,6 +200,16 @@ def _passed(scope: Scope, first: int, end: int) -> list[ast.stmt] | None:
     around = [outer[place] for outer, place in way[shared:]]
     leaves = any(_leaves(item, first) for item in (*around, *block[here + 1 : there], *before))
     return None if leaves else passed
+
+
+def _may_catch(item: ast.stmt, line: int) -> bool:
+    """Whether the function goes on elsewhere where a line in that statement raises."""
+    if isinstance(item, _WITHS):
+        calls = [part.context_expr for part in item.items if isinstance(part.context_expr, ast.Call)]
+        return any(called_name(call) == "suppress" for call in calls)
+    if not isinstance(item, _TRIES) or not any(spans(part, line) for part in item.body):
+        return False
+    return any(not isinstance(part.body[-1], ast.Raise) or part.body[1:] for part in item.handlers)
 
 
 def _may_skip(item: ast.stmt, line: int) -> bool:

@@ -81,12 +81,14 @@ def own_folder(there: Side, absent: Side, by: Decider) -> OwnFolder | None:
         return None
     search = OwnValues(slice_, files, frames[0].file)
     at = structs.replace(spot, line=by.node.lineno)
-    for path, place in _Questions(slice_).of(by.node.test, at):
-        value, _ = search.of(path, place)
-        if value is not None and not is_handed_out(files, value):
-            writes = _writes(slice_, search, files, value, frames[0].file)
-            return OwnFolder(ast.unparse(path), value, _values(there, absent, by, at), writes)
-    return None
+    asked = [(path, search.of(path, place)[0]) for path, place in _Questions(slice_).of(by.node.test, at)]
+    if not asked or any(value is None or is_handed_out(files, value) for _, value in asked):
+        return None  # another path, which the ranks may share, can have decided
+    path, value = asked[0]
+    if value is None:
+        return None
+    writes = _writes(slice_, search, files, value, frames[0].file)
+    return OwnFolder(ast.unparse(path), value, _values(there, absent, by, at), writes)
 
 
 class _Questions:

@@ -17,7 +17,7 @@ from pytracer.analyze.collectives.rank_objects import held_values
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name
-from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.names import last_name, variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.ranks import asks_if_given, reads_rank
 from pytracer.analyze.evidence.syntax.scopes import Scope, class_around, parameters, scope_of
@@ -72,10 +72,12 @@ def _of_constructor(
     if owner is None or values is None or len(values) != 1:
         return None
     value, first = values[0]
+    files = program_files(snapshot, frames)
+    if any(_may_differ(program, owner, asked.attr, own=program is tree) for program in files.values()):
+        return None
     if not isinstance(value, ast.Name) or value.id not in parameters(first):
         own = _by_rank(value, first)
         return RankAttribute(name, own, line_in(here, value.lineno, here)) if own is not None else None
-    files = program_files(snapshot, frames)
     found: list[RankAttribute] = []
     for file, program in files.items():
         for call in nodes_of(program):
@@ -87,6 +89,27 @@ def _of_constructor(
                 return None  # by its default, or by something that all ranks may have alike
             found.append(RankAttribute(name, text, line_in(file, call.lineno, here)))
     return found[0] if found else None
+
+
+def _may_differ(program: ast.Module, owner: ast.ClassDef, attribute: str, *, own: bool) -> bool:
+    """Whether a file sets the attribute (the constructor's own is known), or makes such objects in another way."""
+    for item in nodes_of(program):
+        if isinstance(item, ast.ClassDef) and any(last_name(base) == owner.name for base in item.bases):
+            return True
+        if isinstance(item, ast.Attribute) and item.attr == attribute and isinstance(item.ctx, ast.Store) and not own:
+            return True
+        if isinstance(item, ast.Call) and _in_other_way(item, owner, attribute):
+            return True
+    return own and any(isinstance(item, ast.Call) and called_name(item) == "cls" for item in nodes_of(owner))
+
+
+def _in_other_way(call: ast.Call, owner: ast.ClassDef, attribute: str) -> bool:
+    """`setattr(run, key, value)`, `partial(Tracker, True)`."""
+    name = called_name(call)
+    if name == "partial":
+        return bool(call.args) and last_name(call.args[0]) == owner.name
+    key = call.args[1] if name == "setattr" and len(call.args) > 1 else None
+    return key is not None and (not isinstance(key, ast.Constant) or key.value == attribute)
 
 
 def _unpacks(call: ast.Call) -> bool:

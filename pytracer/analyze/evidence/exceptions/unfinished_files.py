@@ -35,10 +35,11 @@ from pytracer.report.job import ExceptionReport, PythonFrame
 
 _FRESH = 60  # seconds since it was changed
 _FRAMES = 8
+_CHARACTER = Pattern(r"\(char (\d+)\)$")
 _ASKS = ("exists", "isfile", "is_file")
 # Of files that end too early, beside what is known of their kind.
 _CUT = Pattern(
-    r"^EOFError|Ran out of input|truncated|zip archive|JSONDecode|BadZip|MetadataIncomplete|HeaderToo|InvalidHeader"
+    r"^EOFError|Ran out of input|truncated|zip archive|BadZip|MetadataIncomplete|HeaderToo|InvalidHeader"
     r"|cannot reshape array|No data left in file|[Uu]nexpected EOF|read all data|invalid load key"
 )
 
@@ -80,7 +81,7 @@ def unfinished_file(
     if at is None or raised is None or file is None or not _is_fresh(file):
         return None
     writer = recorded_writer(job, snapshot, view, file)
-    if broken_file(at) is None and (writer is None or _CUT.search(f"{at.kind}: {at.message}") is None):
+    if broken_file(at) is None and (writer is None or not _is_cut(at, file)):
         return None
     found = [item for other in _alive(job, view, snapshot, raised) for item in _writing(at, file, other)]
     first = found[0] if len({item.view.index for item in found}) == 1 else None
@@ -92,6 +93,14 @@ def unfinished_file(
     wrote = "was probably still writing it" if first.sure else "may still have been writing it"
     wrote = wrote if writer is None else "still had it open for writing"
     return _told(at, file, f"{name_words([first.view])} {wrote}", (first.opens, fills), (view, first.view))
+
+
+def _is_cut(at: FailingLine, file: OpenedFile) -> bool:
+    """By the error. JSON that is wrong before its end, such as one value to a line, is so when it is whole, too."""
+    if at.kind == "JSONDecodeError":
+        found = _CHARACTER.search(at.message)
+        return "Unterminated" in at.message or (found is not None and int(found[1]) >= (file.size or 0))
+    return _CUT.search(f"{at.kind}: {at.message}") is not None
 
 
 def _recorded(at: FailingLine, file: OpenedFile, view: ProcessView, writer: ProcessView) -> UnfinishedFile:

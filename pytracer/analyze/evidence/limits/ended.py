@@ -15,10 +15,17 @@ from msgspec import structs
 
 from pytracer._library_files import is_library_file
 from pytracer._patterns import Pattern
-from pytracer._text import capital, size_words
+from pytracer._text import capital, list_words, size_words
 from pytracer.analyze.evidence.ends.oom import killed_by_sigkill, witness_of
 from pytracer.analyze.evidence.limits.numbers import ADDRESS_SPACE, CPU, FILE_SIZE, seen_numbers
-from pytracer.analyze.evidence.limits.setters import RESOURCES, Setter, possible_setter, setter_before, setter_of
+from pytracer.analyze.evidence.limits.setters import (
+    RESOURCES,
+    Setter,
+    possible_setter,
+    setter_before,
+    setter_of,
+    setting_lines,
+)
 from pytracer.analyze.evidence.limits.slow_patterns import SlowPattern, slow_pattern
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name
@@ -33,7 +40,7 @@ from pytracer.analyze.view import JobView, ProcessView
 from pytracer.decode.types.host_counters import SeenProcess
 from pytracer.report.job import PythonFrame
 
-_CORES = 64  # of the time since it was last seen
+_CORES, _FEW = 64, 4  # of the time since it was last seen; of one that had used few, and how often its average
 _LEAST = 0.2  # of its limit, that it had used when it was last seen
 _MISSED = 0.3  # seconds, where the last count is exact
 ALL_THREADS = (
@@ -45,6 +52,7 @@ _CPU_ELSEWHERE = (
     "--propagate=NONE"
 )
 _SIZE_ELSEWHERE = "`ulimit -f` in its shell, a batch system's limit"
+_LINES = 3
 _SCRIPT = Pattern(r"\.py$")
 _POOL_CALLS = (
     "map", "imap", "imap_unordered", "starmap", "apply", "map_async", "starmap_async", "apply_async", "submit",
@@ -81,11 +89,17 @@ def cpu_limit(job: JobView, view: ProcessView) -> CpuLimit | None:
     if seen is None or hard is None or seen.cpu_seconds is None or not killed_by_sigkill(view) or view.senders:
         return None
     since = ((seen.gone_mono_ns or seen.alive_mono_ns) - seen.alive_mono_ns) / 1e9
-    if seen.cpu_seconds < hard * _LEAST or seen.cpu_seconds + _CORES * since < hard:
+    if seen.cpu_seconds < hard * _LEAST or seen.cpu_seconds + _cores(seen) * since < hard:
         return None
     if seen.how == "zombie" and seen.cpu_seconds < hard - _MISSED:
         return None
     return CpuLimit(hard, seen.cpu_seconds, _any_setter(job, view, CPU, hard))
+
+
+def _cores(seen: SeenProcess) -> float:
+    """How many it may have used since, by those that it used on average."""
+    lived = (seen.alive_mono_ns - seen.first_mono_ns) / 1e9
+    return min(_CORES, _FEW * max(1.0, (seen.cpu_seconds or 0) / lived)) if lived > _FEW else _CORES
 
 
 class SignalLimit(msgspec.Struct, frozen=True):
@@ -94,6 +108,8 @@ class SignalLimit(msgspec.Struct, frozen=True):
     name: str
     amount: str | None
     setter: Setter | None
+    lines: tuple[str, ...] = ()
+    """Those of the program that set such a limit, where it is not known which one did."""
 
     @property
     def words(self) -> str | None:
@@ -112,8 +128,8 @@ class SignalLimit(msgspec.Struct, frozen=True):
     def advice(self) -> str:
         """How to raise it, and what does not help."""
         if self.name == CPU:
-            return f"{capital(_raising(self.setter, _CPU_ELSEWHERE))}, or end earlier. {ALL_THREADS}"
-        return f"{capital(_raising(self.setter, _SIZE_ELSEWHERE))}, or write smaller files."
+            return f"{capital(_raising(self.setter, _CPU_ELSEWHERE, self.lines))}, or end earlier. {ALL_THREADS}"
+        return f"{capital(_raising(self.setter, _SIZE_ELSEWHERE, self.lines))}, or write smaller files."
 
 
 def limit_of_signal(job: JobView, view: ProcessView, signal: int) -> SignalLimit | None:
@@ -125,11 +141,19 @@ def limit_of_signal(job: JobView, view: ProcessView, signal: int) -> SignalLimit
     if limit is None:
         return SignalLimit(name, None, None)
     amount = f"{limit} s" if name == CPU else size_words(limit)
-    return SignalLimit(name, amount, _any_setter(job, view, name, limit))
+    setter = _any_setter(job, view, name, limit)
+    here = view.python_frame.file if view.python_frame is not None else None
+    lines = setting_lines(view.process.snapshot, _frames(job, view), name, here) if setter is None else ()
+    return SignalLimit(name, amount, setter, lines)
 
 
-def _raising(setter: Setter | None, elsewhere: str) -> str:
-    """`elsewhere`: how it is set before the program begins."""
+def _raising(setter: Setter | None, elsewhere: str, lines: Sequence[str] = ()) -> str:
+    """`elsewhere`: how it is set before the program begins; `lines`: of the program, that may."""
+    if setter is None and lines[1:]:
+        return (
+            f"raise that limit where it was set: {list_words(lines, _LINES)} set one, or it came from where the job is "
+            f"started ({elsewhere})"
+        )
     if setter is None:
         return f"raise that limit where the job is started ({elsewhere})"
     at = f"at {setter.place} (`{setter.text}`)"

@@ -92,6 +92,15 @@ def possible_setter(
     return _setter(chosen[0].file, call, here, sure=table is None or table.sure)
 
 
+def setting_lines(
+    snapshot: Snapshot, frames: Sequence[PythonFrame], name: str, here: str | None
+) -> tuple[LineWords, ...]:
+    """All that surely set that limit, whatever the number."""
+    found = [item for item in _calls(snapshot, frames, name) if item.table is None or item.table.sure]
+    at = sorted({(item.file != here, item.file, item.call.lineno) for item in found})
+    return tuple(line_in(file, line, here) for _, file, line in at)
+
+
 def setter_before(
     snapshot: Snapshot, stack: Sequence[PythonFrame], name: str, here: str | None
 ) -> tuple[Setter, int | None] | None:

@@ -15,7 +15,6 @@ _MODULES = frozenset({"np", "numpy", "torch", "jnp", "cp", "cupy"})
 _JOINS = frozenset(
     {"concatenate", "concat", "cat", "stack", "vstack", "hstack", "dstack", "column_stack", "row_stack", "tile"}
 )
-_METHODS = frozenset({"astype", "clone"})
 
 
 class ArrayMakers(msgspec.Struct, frozen=True):
@@ -44,9 +43,12 @@ def _made(node: ast.AST) -> str | None:
     """What it is called by; None where it may hand on the memory that it was given."""
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return None
-    name = called_name(node)
-    if name in _METHODS:
-        copies = keyword_value(node, "copy")
-        return name if copies is None else None
-    owner = node.func.value
+    name, owner = called_name(node), node.func.value
+    if name == "astype":
+        return name if keyword_value(node, "copy") is None else None
+    if name == "clone":  # a configuration has such a method, too
+        of_tensor = isinstance(owner, ast.Call) and called_name(owner) == "detach"
+        return name if of_tensor or keyword_value(node, "memory_format") is not None else None
+    if keyword_value(node, "out") is not None:
+        return None
     return ast.unparse(node.func) if name in _JOINS and isinstance(owner, ast.Name) and owner.id in _MODULES else None

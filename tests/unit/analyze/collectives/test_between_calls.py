@@ -28,6 +28,9 @@ work(0, [], None, False)
 """
 FIRST, END = "dist.gather(parts[0])", "dist.barrier()"
 ROUND = "for _ in parts:\n        dist.gather(parts[0])\n        {}\n        dist.barrier()"
+CAUGHT = (
+    "try:\n        dist.gather(parts[0])\n        save(parts)\n        dist.barrier()\n    except OSError:\n        {}"
+)
 BELOW = "if rank == {}:\n        log.info('saves')\n        table = table_of(parts)\n        np.save('t.npy', table)"
 
 
@@ -77,7 +80,8 @@ def test_lines_between_its_last_collective_and_that_of_another_rank_are_told(run
     text = found_in(run, BELOW.format(0))
     assert "it was between lines 7 and 12 of work (program.py)" in text
     assert "where it runs `table = table_of(parts)` (line 10) and `np.save('t.npy', table)` (line 11)" in text
-    assert "which of these lines it executed: SIGKILL leaves no stack" in text
+    assert "the function always comes to the other unless something raises, so it was between lines" in text
+    assert "which of these lines it executed, and whether an exception that was caught had led it out of them" in text
     assert "new arrays" not in text
 
 
@@ -127,6 +131,7 @@ def test_function_that_always_comes_to_the_second_call(between: str, changed: di
         ("pass", {"first": ROUND.format("if done: break"), "end": "pass"}),
         ("pass", {"first": ROUND.format("if done: continue"), "end": "pass"}),
         ("save(parts)\n    def inner():", {"end": "    dist.barrier()"}),
+        ("save(parts)", {"first": CAUGHT.format("dump()"), "end": "pass"}),
         ("save(parts)", {"last": "started"}),
         ("save(parts)", {"same": False}),
         ("save(parts)", {"ended": "raised"}),

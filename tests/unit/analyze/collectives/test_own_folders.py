@@ -94,6 +94,7 @@ def test_path_that_the_condition_asks_for_itself_is_found_too(run: Path) -> None
         {"shares": 'subprocess.run(["train", place])'},
         {"start": "ask(place)"},
         {"start": "args.resume"},
+        {"asks": "if start is not None or os.path.exists(args.last):"},
     ],
     ids=[
         "a constant",
@@ -104,6 +105,7 @@ def test_path_that_the_condition_asks_for_itself_is_found_too(run: Path) -> None
         "given away",
         "unknown question",
         "no question",
+        "another question",
     ],
 )
 def test_folder_that_the_ranks_may_share_explains_nothing(how: dict[str, str], run: Path) -> None:

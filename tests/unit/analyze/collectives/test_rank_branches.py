@@ -137,8 +137,19 @@ def test_an_attribute_that_each_object_is_made_with_by_the_rank(
         ("one, two = Tracker(rank == 0), Tracker(True)", "pass"),
         ("run = Tracker(rank == 0)", "self.enabled = True"),
         ("run = make(Tracker)", "pass"),
+        ("class Other(Tracker):\n    pass\nrun = Tracker(rank == 0)", "pass"),
+        ("run = Tracker(rank == 0)", "cls(True)"),
+        ("run = Tracker(rank == 0)\nsetattr(run, key, value)", "pass"),
     ],
 )
 def test_an_attribute_that_may_be_the_same_on_all_ranks_is_not_named(run: Path, made: str, other: str) -> None:
     """The look-alikes: options, a default, another object, an attribute that is set later."""
     assert "the call of rank 0" not in missing(run, TRACKER.format(held="enabled", made=made, other=other), 6)
+
+
+def test_an_attribute_that_another_file_sets_is_not_named(run: Path) -> None:
+    """The constructor's value is then not the last one."""
+    source = "import other\n" + TRACKER.format(held="enabled", made="run = Tracker(rank == 0)", other="pass")
+    assert "the call of rank 0 is below `if self.enabled:`" in missing(run, source, 7)
+    s.program_in(run, "def resume(run):\n    run.enabled = True\n").rename(run / "other.py")
+    assert "the call of rank 0" not in missing(run, source, 7)

@@ -227,6 +227,7 @@ def test_broken_witness_is_damage_and_the_rest_is_read(run: Path) -> None:
         ({"cpu seconds": [2, 3]}, 2.9, True),
         ({"cpu seconds": [3, None]}, 2.9, False),  # only SIGXCPU comes at a soft limit
         ({"cpu seconds": [3600, 3600]}, 2.9, False),  # far from it
+        ({"cpu seconds": [7, 7]}, 2.9, False),  # 40 cores, of one that used few in its life
         ({"data": [3, 3]}, 2.9, False),
         (None, 2.9, False),
     ],

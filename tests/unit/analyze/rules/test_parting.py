@@ -174,6 +174,9 @@ def test_method_of_a_timer_by_which_a_rank_left_the_loop_is_followed_to_its_cloc
         ("not timer.elapsed()", CLOCK),
         ("not timer.expired", CLOCK),
         ("not other.over()", CLOCK),
+        ("step < num_steps and not timer.expired()", f"{CLOCK}\nnum_steps = len(loader)"),
+        ("step < args.max_steps and not timer.expired()", f"{CLOCK}\nargs.max_steps = args.epochs * len(loader)"),
+        ("not timer.elapsed", f"agree({CLOCK} > 9)"),
     ],
 )
 def test_method_that_shows_no_clock_or_beside_another_condition_is_not_said_to_go_by_one(

@@ -202,6 +202,21 @@ def test_open_file_is_no_reason_for_another_error(run: Path) -> None:
     assert "open for writing" not in summary(recorded(run, facts=facts, raised=raised))
 
 
+@pytest.mark.parametrize(
+    ("message", "cut"),
+    [
+        ("Extra data: line 2 column 1 (char 41)", False),
+        ("Expecting ',' delimiter: line 1 column 9 (char 8)", False),
+        ("Expecting value: line 9 column 1 (char 2048)", True),
+        ("Unterminated string starting at: line 9 column 1 (char 2040)", True),
+    ],
+)
+def test_json_that_is_wrong_before_its_end_is_not_called_incomplete(message: str, cut: bool, run: Path) -> None:
+    """A log with a value to a line, which its writer keeps open: it would not be JSON when it is whole."""
+    facts = {"file kind": "text", "file size": "2048"}
+    assert ("open for writing" in summary(recorded(run, facts=facts, raised=("JSONDecodeError", message)))) == cut
+
+
 @pytest.mark.parametrize("pids", ["", "101", "7777", "102,7777", "102,103"])
 def test_file_that_no_other_known_process_had_open_has_no_writer(pids: str, run: Path) -> None:
     """The look-alikes: nobody, the reader itself, a process of another job, and two."""

@@ -125,6 +125,12 @@ def test_line_that_sets_another_limit_or_number_is_not_named(source: str, run: P
     assert "where the job is started" in advice(report)
 
 
+def test_lines_of_which_one_set_the_limit_are_listed(run: Path) -> None:
+    """Not only the shell of the job: which of the lines ran last is not known."""
+    to_do = advice(ended(run, OTHERS["two lines"], 5))
+    assert to_do.startswith("Raise that limit where it was set: line 3 and line 4 set one, or it came from where the")
+
+
 CHOSEN = KINDS + "for name, value in parse(text):\n    resource.setrlimit(KINDS[name], (int(value), hard))\nstep()\n"
 
 
