@@ -293,6 +293,7 @@ class Followers:
             causes = [o for o in causes if death.last_ns - o.last_ns >= _GRACE_NS and death.last_ns < float("inf")]
         else:
             causes = [o for o in causes if o.nature != "sent" or o.view.process.signal == SIGKILL]
+        causes = [o for o in causes if o.surely_before(death) or not self._sent_by_same(parent, o)]
         if not causes or self._was_seen_first(parent, death, causes):
             return None
         by_agent = parent.process.role == "launcher" and runs_agent(parent.process.snapshot.argv)
@@ -361,6 +362,11 @@ class Followers:
         pid = parent.process.snapshot.pid
         noted = any(item.send.signal == number and item.sender.snapshot.pid == pid for item in death.view.senders)
         return noted or any(sent.sender_pid == pid for sent in sent_signals(death.view.process.snapshot, number))
+
+    def _sent_by_same(self, parent: ProcessView, other: Death) -> bool:
+        """Whether that process ended the other one as well: of two that it ended, neither is why it ended the other."""
+        number = other.view.process.signal
+        return other.nature == "sent" and number is not None and self._sent_by(parent, other, number)
 
     @staticmethod
     def _may_have_sent(parent: ProcessView, death: Death) -> bool:
