@@ -23,11 +23,13 @@ from pytracer.analyze.evidence.failing.autograd.stepped_losses import stepped_lo
 from pytracer.analyze.evidence.failing.autograd.training_calls import training_call
 from pytracer.analyze.evidence.failing.clauses import first_clause
 from pytracer.analyze.evidence.failing.data.consumed import nothing_left
+from pytracer.analyze.evidence.failing.data.empty_batches import empty_batch
 from pytracer.analyze.evidence.failing.data.loaders import last_batch_of_one, one_sample_subject, smaller_last_batch
 from pytracer.analyze.evidence.failing.data.loops import changed_in_loop, stacked_list
 from pytracer.analyze.evidence.failing.data.none_samples import none_sample, none_subject
 from pytracer.analyze.evidence.failing.data.samples import empty_sequence, not_json, unequal_samples, unequal_subject
 from pytracer.analyze.evidence.failing.data.shared_files import shared_file
+from pytracer.analyze.evidence.failing.data.single_rows import one_row_of_several
 from pytracer.analyze.evidence.failing.line import FailingLine, failing_line
 from pytracer.analyze.evidence.failing.not_finite.converted import converted, converted_subject
 from pytracer.analyze.evidence.failing.not_finite.made import first_not_finite, not_finite_subject
@@ -200,6 +202,7 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
     shared_file,
     other_byte_order,
     none_sample,
+    empty_batch,
     unequal_samples,
     environment_variable,
     number_of_environment,
@@ -261,6 +264,7 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
     nothing_there,
     index_of_list,
     last_batch_of_one,
+    one_row_of_several,
     smaller_last_batch,
     changed_in_loop,
     uneven_micro_batches,

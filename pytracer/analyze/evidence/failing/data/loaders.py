@@ -19,9 +19,10 @@ from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes
+from pytracer.decode.types.journal import Loader
 
 _LOADER = Pattern(r"DataLoader, batch_size=(\d+), drop_last=False(?:, (\d+) samples)?$")
-_ONE_VALUE = Pattern(r"Expected more than 1 value per channel when training, got input size torch\.Size\(\[1, (\d+)")
+ONE_VALUE = Pattern(r"Expected more than 1 value per channel when training, got input size torch\.Size\(\[1, (\d+)")
 _PAIRS = (
     Pattern(r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\) at"),
     Pattern(r"Sizes of tensors must match except in dimension \d+\. Expected size (\d+) but got size (\d+)"),
@@ -57,6 +58,15 @@ class _Last(msgspec.Struct, frozen=True):
     sure: bool = True
 
 
+class Batch(msgspec.Struct, frozen=True):
+    """What a loop over a DataLoader was given: a tensor of its batch, with as many samples."""
+
+    loader: str
+    name: str
+    size: int
+    depth: int
+
+
 class _Call(msgspec.Struct, frozen=True):
     """The `DataLoader(...)` that made it, and where."""
 
@@ -71,7 +81,7 @@ class _Call(msgspec.Struct, frozen=True):
 
 def last_batch_of_one(at: FailingLine) -> str | None:
     """BatchNorm in training with one sample left over."""
-    if _ONE_VALUE.search(at.message) is None:
+    if ONE_VALUE.search(at.message) is None:
         return None
     found = last_batch(at, 1)
     return f"{_layer(at)} got one value per channel, as {found}." if found is not None else None
@@ -79,7 +89,7 @@ def last_batch_of_one(at: FailingLine) -> str | None:
 
 def one_sample_subject(at: FailingLine) -> str | None:
     """`` `norm` (BatchNorm1d) got 1 sample: the last batch of `train` has 1 of 1153 (batch_size=128, line 105) ``."""
-    found = _last(at, 1) if _ONE_VALUE.search(at.message) is not None else None
+    found = _last(at, 1) if ONE_VALUE.search(at.message) is not None else None
     if found is None:
         return None
     return f"{_layer(at)} got {'a batch of 1' if found.sure else 'one value per channel'}: {found.has}"
@@ -174,6 +184,13 @@ def _last(at: FailingLine, size: int, full: int | None = None) -> _Last | None:
         last = f"the last batch of {name} has {of} (batch_size={batch}"
         return _Last(f"{last}{place})", f"{last}). {_set(made)}")
     return None
+
+
+def batch_given(at: FailingLine) -> Batch | None:
+    """Of the innermost loop over a DataLoader on the stack, where all its tensors have the same size."""
+    loop = next((item for item in _looped(at) if item.value.startswith("DataLoader")), None)
+    given = _given(at, loop) if loop is not None else None
+    return Batch(loop.name, *given, loop.depth) if loop is not None and given is not None else None
 
 
 def _set(made: _Call | None, *, small: bool = False) -> str:
@@ -281,9 +298,29 @@ def _looped(at: FailingLine) -> Iterator[_Loop]:
                     text = ast.unparse(part) if isinstance(part, (ast.Name, ast.Attribute)) else ""
                     if text in values:
                         yield _Loop(text, values[text], spot, depth, item)
+                    elif isinstance(part, ast.Subscript) and (held := _recorded(at, part, spot)) is not None:
+                        yield _Loop(ast.unparse(part), held, spot, depth, item)
                     elif isinstance(part, ast.Call) and (size := _size_of_batches(at, part, spot)) is not None:
                         value = f"DataLoader, batch_size={size}, drop_last=False"
                         yield _Loop(ast.unparse(part), value, spot, depth, item)
+
+
+def _recorded(at: FailingLine, part: ast.Subscript, spot: Spot) -> str | None:
+    """Of `self.loaders["train"]`, by the record of the only DataLoader that was made at that line."""
+    made = at.slice.made(part, spot, calls=True)
+    if made is None or not isinstance(made.node, ast.Call) or called_name(made.node) != "DataLoader":
+        return None
+    facts = [fact.data for fact in at.snapshot.facts if isinstance(fact.data, Loader)]
+    places = [(item.at.file, item.at.line) for item in facts if item.at is not None]
+    here = range(made.node.lineno, (made.node.end_lineno or made.node.lineno) + 1)
+    found = [item for item in facts if item.at is not None and item.at.file == made.spot.file and item.at.line in here]
+    if len(found) != 1 or len(places) != len(facts) or None in (found[0].batch_size, found[0].drop_last):
+        return None
+    one = found[0]
+    value = f"DataLoader, batch_size={one.batch_size}, drop_last={one.drop_last}"
+    if one.plain and one.batches is not None and one.samples is not None:
+        value += f", {one.samples} samples"
+    return value
 
 
 def _size_of_batches(at: FailingLine, call: ast.Call, spot: Spot) -> int | None:
