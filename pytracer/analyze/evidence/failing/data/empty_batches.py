@@ -24,7 +24,8 @@ def empty_batch(at: FailingLine) -> str | None:
     call = at.only(ast.Call)
     if not _is_of_collate(at) or call is None or called_name(call) != "default_collate" or len(call.args) != 1:
         return None
-    given, line = call.args[0], at.line
+    given: ast.AST = call.args[0]
+    line = at.line
     if isinstance(given, ast.Name):
         bound = bound_value(at.scope, given.id, at.line)
         if bound is None or bound[1] is None:

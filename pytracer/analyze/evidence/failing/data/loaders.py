@@ -308,7 +308,7 @@ def _looped(at: FailingLine) -> Iterator[_Loop]:
 def _recorded(at: FailingLine, part: ast.Subscript, spot: Spot) -> str | None:
     """Of `self.loaders["train"]`, by the record of the only DataLoader that was made at that line."""
     made = at.slice.made(part, spot, calls=True)
-    if made is None or not isinstance(made.node, ast.Call) or called_name(made.node) != "DataLoader":
+    if not isinstance(made.node, ast.Call) or called_name(made.node) != "DataLoader":
         return None
     facts = [fact.data for fact in at.snapshot.facts if isinstance(fact.data, Loader)]
     places = [(item.at.file, item.at.line) for item in facts if item.at is not None]

@@ -10,7 +10,7 @@ import pytest
 
 from pytracer.analyze.evidence.failing.explained import Explanation, explained
 from pytracer.decode.types.journal import Loader
-from pytracer.report.job import PythonFrame
+from pytracer.decode.types.storages import PythonFrame
 from tests.unit.analyze.evidence.test_failing import of_program
 
 SOURCE = """\
