@@ -226,8 +226,16 @@ def _of_size(job: JobView, match: GroupMatch, found: Mismatch) -> Explained | No
     collected = collected_size(*sides)
     if collected is not None and not has_uneven_parts(*sides, len(match.ranks)):
         return Explained(collected.advice, collected.subject, places=collected.places, uneven=True)
-    known = size_advice(*sides, names, len(match.ranks)) or (order.advice if order is not None else None)
+    ordered = order.advice if order is not None and not _is_uneven(sides) else None
+    known = size_advice(*sides, names, len(match.ranks)) or ordered
     return Explained(known) if known is not None else None
+
+
+def _is_uneven(sides: Sequence[tuple[ProcessView, Collective]]) -> bool:
+    """Whether rows that are gathered differ in their number only: what one key has, of uneven data."""
+    (one, other) = (call.sizes for _, call in sides)
+    gathers = all("gather" in call.op for _, call in sides)
+    return gathers and len(one) > 1 and one[0] != other[0] and one[1:] == other[1:]
 
 
 def size_cause(job: JobView, match: GroupMatch, found: Mismatch, advice: str) -> str | None:
@@ -268,7 +276,7 @@ def _of_order(job: JobView, found: Mismatch) -> Explained | None:
 def _of_keys(job: JobView, found: Mismatch) -> str | None:
     """A loop around the call over a dict, whose keys may have come in another order."""
     sides = two_sides(job, found)
-    if sides is None or site_of(sides[0][1]) != site_of(sides[1][1]):
+    if sides is None or site_of(sides[0][1]) != site_of(sides[1][1]) or _is_uneven(sides):
         return None
     view, call = sides[0]
     frame = place_of(call)

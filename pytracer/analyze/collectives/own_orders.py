@@ -55,20 +55,25 @@ class OwnOrder(msgspec.Struct, frozen=True):
             (one, other), (first, second) = self.ranks, self.parts
             at = f", and rank {one} was at that of `{first}`, rank {other} at that of `{second}`"
         else:
-            at = ", which differs" if self.swapped else ", which probably differs"
+            at = ", which differs" if self.swapped else ", which may differ"
         return f"{self._goes}{at}"
 
     @property
     def advice(self) -> str:
         """One order and one set of keys."""
         same = " (each rank passed the same sizes, in another order)" if self.swapped else ""
-        may = "" if self.known else ", which is the rank's own if its data decides it"
+        sure = self.parts is not None or self.swapped
+        may = "" if sure else ", which is the rank's own if its data decides it"
+        last = (
+            "Do not pad or cut the tensor: values of other keys would be taken for each other."
+            if sure
+            else "If both are at the same key there, find out why its tensor has another size."
+        )
         goes = f"{str(self.head)[:1].upper()}{self._goes[1:]}{may}{same}"
         return (
             f"{goes}. Let all ranks go through the same keys in one order: put all keys into `{self.name}` before "
             f"training, in a fixed order, or go through `sorted({self.name})`, which is enough only where every rank "
-            f"has every key. To check, print the key and the size before line {self.line} on each rank. Do not pad or "
-            "cut the tensor: values of other keys would be added to each other."
+            f"has every key. To check, print the key and the size before line {self.line} on each rank. {last}"
         )
 
     @property

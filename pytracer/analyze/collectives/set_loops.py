@@ -63,11 +63,25 @@ def set_loop(snapshot: Snapshot, frame: PythonFrame) -> SetLoop | None:
 
 
 def _is_set(value: ast.expr) -> bool:
-    if isinstance(value, (ast.Set, ast.SetComp)):
+    if isinstance(value, ast.Set):
+        return not all(map(_is_number, value.elts))
+    if isinstance(value, ast.SetComp):
         return True
     if isinstance(value, ast.BinOp) and isinstance(value.op, (ast.Sub, ast.BitAnd, ast.BitOr, ast.BitXor)):
         return any(_is_set(side) for side in (value.left, value.right))
     called = value.func if isinstance(value, ast.Call) else None
     if isinstance(called, ast.Name):
-        return called.id in ("set", "frozenset")
+        return called.id in ("set", "frozenset") and not _are_numbers(value.args)  # type: ignore[attr-defined]
     return isinstance(called, ast.Attribute) and called.attr in _SET_METHODS and _is_set(called.value)
+
+
+def _is_number(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, (int, float))
+
+
+def _are_numbers(given: list[ast.expr]) -> bool:
+    """`set(range(8))`, `set([3, 5])`: numbers have the same hash in each process."""
+    node = given[0] if len(given) == 1 else None
+    if isinstance(node, (ast.List, ast.Tuple, ast.Set)):
+        return all(map(_is_number, node.elts))
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "range"

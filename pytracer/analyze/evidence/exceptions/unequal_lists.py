@@ -68,8 +68,9 @@ class UnequalLists(msgspec.Struct, frozen=True):
         if self.listed.kind == "results":
             ordered = "Take the results in the order in which they were asked for"
         all_there = ": no file need be missing" if self.listed.kind == "folder" else ""
+        may = "" if self.twice is not None else "may "
         return (
-            f"`{self.items}` {self.listed.reason}, so that the parts of {self.part_at} overlap, and leave out the "
+            f"`{self.items}` {self.listed.reason}, so that the parts of {self.part_at} {may}overlap, and leave out the "
             f"rest{all_there}. {ordered}, at {self.listed_at}, or take the list of rank 0 on all "
             f"(broadcast_object_list()). To check, print `{self.items}` on each rank before {self.part_at}."
         )
@@ -119,7 +120,7 @@ def _unequal_lists(job: JobView, view: ProcessView) -> UnequalLists | None:
         part = _part(at, items, spot)
         listed = unordered_list(at.slice, at.files, items, spot) if part is not None else None
         if part is not None and listed is not None:
-            return _of_part(at, ranks, source(node.value), source(items), part, listed, all_failed=alike == others)
+            return _of_part(at, ranks, source(node.value), source(items), part, listed, world=len(others) + 1)
     return None
 
 
@@ -131,7 +132,7 @@ def _of_part(
     part: tuple[str, ast.expr],
     listed: UnorderedList,
     *,
-    all_failed: bool,
+    world: int,
 ) -> UnequalLists | None:
     """`ranks`: those that failed there, this one first."""
     file, taken = part
@@ -142,7 +143,9 @@ def _of_part(
         return None  # other files on each rank
     own = _kept(at.files[file], taken)
     twice = _twice(ranks, own) if own is not None else None
-    if twice is None and own is not None and all_failed and all(_names(item, own) for item in ranks):
+    if twice is None and (own == table or (held and many and held * world < many + world)):
+        return None  # the rank's own part, which nothing was added to
+    if twice is None and own is not None and len(ranks) == world and all(_names(item, own) for item in ranks):
         return None  # no rank took what another one did
     lacks = sorted((item.process.rank or 0, (item.exception.message or "") if item.exception else "") for item in ranks)
     return UnequalLists(

@@ -31,6 +31,8 @@ _CALL = Pattern(r"^(?:\([\w\s:*]*\)\s*|(?:static|reinterpret|const)_cast<[^<>]*>
 _CONDITION = Pattern(r"^\s*(?:\w+\s*:\s*)?(?:if|else|while|for|do|switch|case)\b|[?]")
 _NULL = Pattern(r"\breturn\b[^;]*\b(?:NULL|nullptr)\b[^;]*;|\breturn\s+0\s*;")
 _NAME = Pattern(r"^[A-Za-z_]\w*$")
+_GIVES = Pattern(r"\breturn\b\s*(?P<value>[^;]*);")
+_OPENS = Pattern(r"\b(?!(?:if|while|for|switch|return|sizeof)\b)[A-Za-z_]\w*\s*\(")
 _QUOTED = 60
 
 
@@ -111,7 +113,18 @@ def _gone_through(running: str) -> str | None:
     if head is not None or _FURTHER.search(running) is not None:
         return None
     found = {match["name"] or match["pointed"] for match in _THROUGH.finditer(running)}
-    return found.pop() if len(found) == 1 else None
+    name = found.pop() if len(found) == 1 else None
+    return name if name is not None and not _is_given(running, name) else None
+
+
+def _is_given(running: str, name: str) -> bool:
+    """Whether a call or a macro is given what the pointer leads to: `strcmp(o->mode, ...)` reads another pointer."""
+    own = rf"(?<![\w.>]){re.escape(name)}\b"
+    for match in _OPENS.finditer(running):
+        end = closing(running, match.end() - 1)
+        if re.search(own, running[match.end() : end]) is not None:
+            return True
+    return False
 
 
 def _is_moved(body: str, name: str) -> bool:
@@ -146,10 +159,13 @@ def _is_asked(between: str, name: str) -> bool:
 
 
 def _null_return(text: str, file: str, called: str) -> LineWords | None:
-    """The only line by which the function of that name returns null."""
+    """The only line by which the function of that name returns null, where all else that it returns is an address."""
     functions = defined(text, called)
     end = closing(text, functions[0].body) if len(functions) == 1 else None
     found = [*_NULL.finditer(text, functions[0].body, end)] if end is not None else []
+    given = [item["value"] for item in _GIVES.finditer(text, functions[0].body, end)] if end is not None else []
+    if sum(not re.match(r"[\s(]*&", item) for item in given) > 1:
+        return None  # such as an element of a table, which may be null as well
     return line_in(file, text.count("\n", 0, found[0].start()) + 1, None) if len(found) == 1 else None
 
 

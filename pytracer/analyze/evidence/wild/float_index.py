@@ -93,26 +93,39 @@ class FloatIndex(Explanation):
         text = f"{found.length} held {elements}, the length of {array_words(found.array)}: its last index is one less"
         return Evidence("index", text, tensor=found.array.expression, register=found.length, value=elements)
 
+    @property
+    def _itself(self) -> str | None:
+        """Its elements are not recorded: it may have the number, unless floats follow it."""
+        name = self.read.passed if self.read is not None else self.behind.array.expression if self.behind else None
+        sure = self.behind is not None and self.behind.length is not None and self.behind.other is not None
+        if name is None or sure:
+            return None
+        return (
+            f"First see whether `{name}` has {self.far.value} itself: memory of np.empty() that was not filled to its "
+            "end, or floats viewed as whole numbers. If not, the index into it was wrong."
+        )
+
     def advice(self, view: ProcessView) -> str:
         """See Explanation."""
         line, read = line_words(view), self.read
+        first = f"{self._itself} " if self._itself is not None else ""
         if read is not None and read.rows is not None:
             low, high = read.rows
             return (
-                f"No condition there asks whether {low} < {high}: of a row without elements, {read.place} reads an "
-                f"element of {read.array} all the same, one of the next row, or behind the end where no other row "
+                f"{first}No condition there asks whether {low} < {high}: of a row without elements, {read.place} reads "
+                f"an element of {read.array} all the same, one of the next row, or behind the end where no other row "
                 f"follows. Handle `if ({low} == {high})` before it, or leave such rows out of what {line} passes."
             )
         if read is not None:
             return (
-                f"Check the index that {read.place} reads {read.array} by: it must be at least 0 and less than the "
-                f"length, which the function has to be given. The numbers come from what {line} passes."
+                f"{first}Check the index that {read.place} reads {read.array} by: it must be at least 0 and less than "
+                f"the length, which the function has to be given. The numbers come from what {line} passes."
             )
         what = f"{array_words(self.behind.array)}" if self.behind is not None else "the arrays of whole numbers"
         return (
-            f"Let the native function compare each index with the length of {what} before it reads there: {line} "
-            "passes valid arrays, and the number is what lies behind one, or an array of floats that was passed for "
-            "one of whole numbers (np.ctypeslib.ndpointer(dtype) in argtypes refuses that)."
+            f"{first}Let the native function compare each index with the length of {what} before it reads there: "
+            f"{line} passes valid arrays, and the number is what lies behind one, or an array of floats that was passed "
+            "for one of whole numbers (np.ctypeslib.ndpointer(dtype) in argtypes refuses that)."
         )
 
 

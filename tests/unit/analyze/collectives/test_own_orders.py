@@ -153,4 +153,14 @@ def test_key_that_is_new_in_the_step_is_probably_another_one(first: int, named: 
         box.at(7000).exception("RuntimeError", TIME_OUT, stack).exit(1)
     job.endings = {0: {"exit_code": 1}, 1: {"exit_code": 1}}
     report = build_report(job.job(run))
-    assert (f"{PASSED}, which probably differs" in summary(report)) == named
+    assert (f"{PASSED}, which may differ" in summary(report)) == named
+    assert ("if both are at the same key there" in advice(report).lower()) == named
+    assert "Do not pad or cut the tensor" not in advice(report)
+
+
+def test_rows_of_uneven_data_are_not_laid_to_the_order_of_keys(run: Path) -> None:
+    """Gathered, and only their number differs: one key has more of them on one rank."""
+    source = SOURCE.replace("FILL", FILL).replace("dist.all_reduce(flat)", "dist.all_gather(out, self.held())")
+    said = advice(reported(run, source, WAY, ([[101, 5]], [[100, 5]]), "allgather_"))
+    assert "in the order in which" not in said and "smaller on one rank: pad it" in said
+    assert "in the order in which" in advice(reported(run, source, WAY, ([[101]], [[100]]), "allgather_"))

@@ -154,9 +154,15 @@ def test_loop_over_a_set_has_another_order_in_each_process(value: str, run: Path
     assert "line 2" in said and said.endswith("go through sorted(names).")
 
 
-@pytest.mark.parametrize("value", ["sorted(set(new))", "list(new)", "len(new) - 1", "new.difference(old)"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        *("sorted(set(new))", "list(new)", "len(new) - 1", "new.difference(old)"),
+        *("{3, 5}", "set(range(8))", "frozenset([1, 2])", "set((3, 5)) | {7}"),
+    ],
+)
 def test_loop_over_what_may_be_no_set_has_an_order(value: str, run: Path) -> None:
-    """The look-alikes: sorted, a list, numbers, a method of an unknown object."""
+    """The look-alikes: sorted, a list, numbers, a method of an unknown object; a set of numbers, alike on all."""
     assert set_loop(SNAPSHOT, at(program_in(run, SETS.format(value)), 4)) is None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -102,8 +103,19 @@ def test_list_of_an_order_of_its_own_is_named_with_its_part(files: str, kind: st
 
 def test_without_the_keys_of_the_parts_it_is_only_probable(run: Path) -> None:
     """The other rank's were not recorded, or it was ended before."""
-    assert "a list that probably has another order on each" in summary(ended(run, took=()))
-    assert "a list that probably has another order on each" in summary(ended(run, keys=("'b'", None)))
+    report = ended(run, took=(), held=3)
+    assert "a list that probably has another order on each" in summary(report)
+    assert "so that the parts of line 11 may overlap" in " ".join(advice(report).split())
+    assert "a list that probably has another order on each" in summary(ended(run, keys=("'b'", None), held=3))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"took": ()}, {"gather": "every = [own]; dist.all_gather(losses, loss)", "took": ()}],
+)
+def test_table_of_as_many_as_the_own_part_has_was_not_gathered(changes: dict[str, Any], run: Path) -> None:
+    """Something else was: nothing shows that the parts overlap."""
+    assert "takes each rank's part" not in summary(ended(run, **changes))
 
 
 @pytest.mark.parametrize(

@@ -106,6 +106,9 @@ def test_other_ways_to_write_it_are_found(how: dict[str, str], tmp_path: Path) -
         {"use": "return e->next->id;"},
         {"use": "return e->ids[0];"},
         {"use": "return e->id + v->count;"},
+        {"use": 'return strcmp(e->word, "x") == 0;'},
+        {"use": "TRACE(e->id);"},
+        {"use": "memcpy(&number, e->data, sizeof number);"},
         {"use": "return e ? e->id : v->count;"},
         {"made": "const entry *e = NULL; if (v->count) e = find(v, tok);"},
         {"made": "const entry *e = find(v, tok)->next;"},
@@ -122,3 +125,9 @@ def test_pointers_that_something_else_may_have_set_or_that_are_tested_are_not_to
     how: dict[str, Any], tmp_path: Path
 ) -> None:
     assert unchecked_result(view_of(tmp_path, **how)) is None
+
+
+def test_line_that_returns_null_is_named_only_where_nothing_else_may_be_null(tmp_path: Path) -> None:
+    """An element of a table may be null as well."""
+    found = unchecked_result(view_of(tmp_path, nothing="if (!v->slots) return NULL; return v->slots[0];"))
+    assert found is not None and "returns null at" not in found.advice

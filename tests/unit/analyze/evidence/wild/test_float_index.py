@@ -130,3 +130,11 @@ def test_a_float_like_number_alone_shows_nothing(tmp_path: Path, monkeypatch: py
 
 def test_an_array_of_another_type_is_explained_by_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert found(tmp_path, monkeypatch, unfit=True) is None
+
+
+def test_number_that_the_array_may_have_itself_is_asked_for_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No floats follow the array: np.empty() that was not filled has old floats in it."""
+    assert found(tmp_path, monkeypatch, behind=None) is not None
+    assert texts["advice"].startswith(f"First see whether `items` has {PRICE} itself: memory of np.empty()")
