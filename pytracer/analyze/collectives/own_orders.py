@@ -102,7 +102,8 @@ def own_order(first: Side, second: Side) -> OwnOrder | None:
             loop, container, puts = found
             text = quoted(snapshot, PythonFrame(file=spot.file, line=loop.lineno), loop.lineno)
             here = way[0].file
-            parts, swapped = parts_passed(first, second), _is_swapped(first, second)
+            swapped = _is_swapped(first, second)
+            parts = parts_passed(first, second) if not _was_there(first, second) else None
             shown = (parts is not None or _is_new(first, second)) and not _is_decided(slice_, depth, loop)
             return OwnOrder(
                 ast.unparse(container),
@@ -146,6 +147,15 @@ def _is_new(first: Side, second: Side) -> bool:
         return False
     (before, now), (theirs, own) = (item for item in rounds if item is not None)
     return bool(before) and before == theirs and now == own and now[: len(before)] == before
+
+
+def _was_there(first: Side, second: Side) -> bool:
+    """Whether the step before had a call at this place, alike on both: the same key, of another size now."""
+    rounds = [_rounds(*side) for side in (first, second)]
+    if None in rounds:
+        return False
+    (before, now), (theirs, own) = (item for item in rounds if item is not None)
+    return before == theirs and len(now) == len(own) < len(before)
 
 
 def _rounds(view: ProcessView, call: Collective) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]]] | None:

@@ -124,8 +124,8 @@ class FloatIndex(Explanation):
         what = f"{array_words(self.behind.array)}" if self.behind is not None else "the arrays of whole numbers"
         return (
             f"{first}Let the native function compare each index with the length of {what} before it reads there: "
-            f"{line} passes valid arrays, and the number is what lies behind one, or an array of floats that was passed "
-            "for one of whole numbers (np.ctypeslib.ndpointer(dtype) in argtypes refuses that)."
+            f"{line} passes valid arrays, and the number is what lies behind one, or an array of floats that was "
+            "passed for one of whole numbers (np.ctypeslib.ndpointer(dtype) in argtypes refuses that)."
         )
 
 

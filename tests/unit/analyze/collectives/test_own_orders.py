@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pytracer.analyze.collectives import own_orders
 from pytracer.analyze.engine import build_report
 from pytracer.report.job import Report
 from tests.support.collectives import TIME_OUT, Ranks
@@ -164,3 +165,29 @@ def test_rows_of_uneven_data_are_not_laid_to_the_order_of_keys(run: Path) -> Non
     said = advice(reported(run, source, WAY, ([[101, 5]], [[100, 5]]), "allgather_"))
     assert "in the order in which" not in said and "smaller on one rank: pad it" in said
     assert "in the order in which" in advice(reported(run, source, WAY, ([[101]], [[100]]), "allgather_"))
+
+
+@pytest.mark.parametrize(("before", "named"), [([10, 20], False), ([], True)])
+def test_key_of_the_step_before_is_no_other_part_for_its_size(
+    before: list[int], named: bool, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The order of a dict stays: what came at this place before, alike on both, comes there again."""
+    monkeypatch.setattr(own_orders, "parts_passed", lambda *_: ("heads.rail", "heads.hotel"))
+    program = str(program_in(run, SOURCE.replace("FILL", FILL)))
+    job = Ranks(2)
+    library = ("all_reduce", f"{TORCH}/distributed/distributed_c10d.py", 3252)
+    stack = [library, *((function, program, line) for function, line in WAY)]
+    for rank, (box, last) in enumerate(zip(job.boxes, (25, 50), strict=True)):
+        by, number = box.site(stack[0], stack[1]), 0
+        for step, shapes in ((1, before), (2, [last])):
+            box.step(step)
+            for shape in shapes:
+                number += 1
+                state = "failed" if shape == last else "completed"
+                box.collective(
+                    "allreduce_", group=job.groups[rank]["0"], by=by, sequence_nr=number, state=state, sizes=[shape],
+                    nbytes=4 * shape,
+                )  # fmt: skip
+        box.at(7000).exception("RuntimeError", TIME_OUT, stack).exit(1)
+    job.endings = {0: {"exit_code": 1}, 1: {"exit_code": 1}}
+    assert ("first put its keys in" in summary(build_report(job.job(run)))) == named
