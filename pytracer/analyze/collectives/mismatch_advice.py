@@ -231,7 +231,7 @@ def _of_size(job: JobView, match: GroupMatch, found: Mismatch) -> Explained | No
     return Explained(known) if known is not None else None
 
 
-def _is_uneven(sides: Sequence[tuple[ProcessView, Collective]]) -> bool:
+def _is_uneven(sides: Sides) -> bool:
     """Whether rows that are gathered differ in their number only: what one key has, of uneven data."""
     (one, other) = (call.sizes for _, call in sides)
     gathers = all("gather" in call.op for _, call in sides)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from pytracer.decode.types.snapshot import FrameFound, LoadedImage, Mapping, NativeFrame
 
@@ -51,9 +53,18 @@ class Places:
 
 
 def with_names(images: Sequence[LoadedImage], mappings: Sequence[Mapping]) -> tuple[LoadedImage, ...]:
-    """Without those whose name, which the loader keeps in the heap, was overwritten, where the memory map has it."""
-    mapped = {item.start for item in mappings if item.path.startswith("/")}
-    return tuple(item for item in images if item.path != UNREADABLE or item.start not in mapped)
+    """As the memory map has them: whole paths of what was loaded by a relative one, such as `ctypes.CDLL("./a.so")`.
+
+    Without those whose name, which the loader keeps in the heap, was overwritten.
+    """
+    mapped = {item.start: item.path for item in mappings if item.path.startswith("/")}
+    kept = (item for item in images if item.path != UNREADABLE or item.start not in mapped)
+    return tuple(_with_whole_path(item, mapped.get(item.start)) for item in kept)
+
+
+def _with_whole_path(image: LoadedImage, mapped: str | None) -> LoadedImage:
+    same = mapped is not None and os.path.basename(mapped) == os.path.basename(image.path)
+    return replace(image, path=mapped) if mapped is not None and same and image.path[:1] != "/" else image
 
 
 def parse_maps(lines: Iterable[str]) -> Iterable[Mapping]:

@@ -25,3 +25,14 @@ def test_it_is_kept_where_the_map_has_no_file_there() -> None:
     anonymous = (Mapping(0x7F00_0000, 0x7F00_4000, "r-xp", 0, "[anon:jit]"),)
     assert with_names((DAMAGED, WHOLE), ()) == (DAMAGED, WHOLE)
     assert with_names((DAMAGED,), anonymous) == (DAMAGED,)
+
+
+def test_library_that_was_loaded_by_a_relative_path_has_the_whole_one_of_the_map() -> None:
+    """By that its symbols are found; a file that was replaced, or an image at another place, keeps its name."""
+    relative = LoadedImage("./libdecoder.so", 0x7F00_0000, 0x7F00_4000, 0x7F00_0000, "cd")
+    (named,) = with_names((relative,), MAPS)
+    assert (named.path, named.build_id) == ("/tmp/libdecoder.so", "cd")
+    deleted = (Mapping(0x7F00_0000, 0x7F00_1000, "r--p", 0, "/tmp/libdecoder.so (deleted)"),)
+    vdso = LoadedImage("linux-vdso.so.1", 0x7FFF_0000, 0x7FFF_1000, 0x7FFF_0000, None)
+    assert with_names((relative,), deleted) == (relative,)
+    assert with_names((relative, vdso), MAPS[1:]) == (relative, vdso)
