@@ -43,6 +43,7 @@ from pytracer.report.job import Evidence, ExceptionReport, PythonFrame
 
 _MOST = 2
 _WHOLE = 1 << 32
+_INDICES = ("int32", "int64")
 _RESULTS = frozenset(("empty", "empty_like", "new_empty", "zeros", "zeros_like", "new_zeros", "full", "ones"))
 
 
@@ -89,8 +90,10 @@ def passed_floats(view: ProcessView) -> PassedFloats | None:
     if at is None or number is None or function is None or not function.own or _is_wrapped(view, number):
         return None
     tensors = line_tensors(view)
-    if any(item.item.is_integer and item.item.minimum == SMALLEST for item in tensors):
-        return None  # it was an integer before
+    if any(item.item.dtype in _INDICES and item.item.minimum in (None, SMALLEST) for item in tensors):
+        return None  # it was an integer before, or may have been
+    if any(_may_have_it(view, name) for name in names_of_line(at.tree, at.line)):
+        return None
     floats = [*_floats(view, at)]
     bad = [item for item in floats if item.is_bad]
     if len(bad) > _MOST:
@@ -99,6 +102,16 @@ def passed_floats(view: ProcessView) -> PassedFloats | None:
         return _of(view, at, bad, number)
     unknown = [item for item in floats if item.is_unknown]
     return _unread(at, unknown, number) if 0 < len(unknown) <= _MOST else None
+
+
+def _may_have_it(view: ProcessView, name: str) -> bool:
+    """Of an array of integers: `(x / y).astype(np.int32)` converts NaN before the native code has it."""
+    array = held_array(view, name)
+    if array is None or array.dtype not in _INDICES:
+        return False
+    arguments = view.crash.arguments if view.crash is not None else ()
+    least = [item.minimum for item in arguments if (item.data, item.dtype) == (array.data, array.dtype)]
+    return not any(item is not None and item != SMALLEST for item in least)
 
 
 def _is_wrapped(view: ProcessView, number: int) -> bool:

@@ -9,7 +9,7 @@ from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import own_nodes
 from pytracer.analyze.parts import python_frame
@@ -18,6 +18,7 @@ from pytracer.decode.types.snapshot import HeldNumber
 _MODULES = ("np", "numpy", "torch")
 _MAKE = frozenset({"tensor", "as_tensor", "array", "asarray", "LongTensor", "IntTensor"})
 _CHANGE = frozenset({"append", "extend", "insert", "pop", "remove", "clear", "fill"})
+_READ = frozenset({"len", "max", "min", "sum", "sorted", "list", "tuple", "set", "print", "zip", "enumerate", "range"})
 _ITEM = Pattern(r"\[\d+\]$")
 
 
@@ -31,6 +32,9 @@ def listed_numbers(numbers: Sequence[HeldNumber], back: Slice, node: ast.expr, s
     name = call.args[0].id if isinstance(call.args[0], ast.Name) else None
     if owner not in _MODULES or name is None or _is_changed(made.spot, name, made.line):
         return ()
+    array = variable(node)
+    if array is None or _is_changed(spot, array, made.line if made.spot.scope is spot.scope else 0, made.line):
+        return ()
     return tuple(
         item.value
         for item in numbers
@@ -40,19 +44,32 @@ def listed_numbers(numbers: Sequence[HeldNumber], back: Slice, node: ast.expr, s
     )
 
 
-def _is_changed(spot: Spot, name: str, line: int) -> bool:
-    """Whether its function may have given the list other numbers since that line."""
-    if any(at >= line for at, _ in lines_that_bind(spot.scope, name)):
+def _is_changed(spot: Spot, name: str, line: int, made: int | None = None) -> bool:
+    """Whether its function may have given the list, or the array of line `made`, other numbers since that line."""
+    if any(at >= line and at != made for at, _ in lines_that_bind(spot.scope, name)):
         return True
     for item in own_nodes(spot.scope):
         if getattr(item, "lineno", 0) < line:
             continue
         if isinstance(item, ast.Subscript) and isinstance(item.ctx, (ast.Store, ast.Del)):
             changed: ast.expr | None = item.value
-        elif isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute) and item.func.attr in _CHANGE:
+        elif isinstance(item, ast.AugAssign):
+            changed = item.target
+        elif isinstance(item, ast.Call) and (out := keyword_value(item, "out")) is not None and variable(out) == name:
+            return True
+        elif isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute) and _changes(item.func.attr):
             changed = item.func.value
+        elif isinstance(item, ast.Call) and isinstance(item.func, ast.Name) and item.func.id not in _READ:
+            if made is None and any(variable(one) == name for one in item.args):
+                return True  # a function of the program may put others into the list
+            changed = None
         else:
             changed = None
         if changed is not None and variable(changed) == name:
             return True
     return False
+
+
+def _changes(method: str) -> bool:
+    """`append`, and `clamp_` of a tensor."""
+    return method in _CHANGE or (method.endswith("_") and not method.startswith("_"))

@@ -24,6 +24,11 @@ def returns_none_at(function: Named) -> tuple[int, bool] | None:
     return (function.end_lineno or function.lineno, False) if _goes_on(function.body) else None
 
 
+def ends_without_return(function: Named) -> bool:
+    """Whether its end may be reached."""
+    return _goes_on(function.body)
+
+
 def _goes_on(body: Sequence[ast.stmt]) -> bool:
     """Whether what follows the statements may be reached."""
     last = body[-1]

@@ -15,7 +15,7 @@ from pytracer.analyze.evidence.failing.recorded import Shape, shape_of
 from pytracer.analyze.evidence.slicing.bindings import bindings_of
 from pytracer.analyze.evidence.slicing.calls import method_of
 from pytracer.analyze.evidence.slicing.spots import Spot
-from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
+from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes
@@ -37,6 +37,7 @@ _KEEPS_SIZE = frozenset({"to", "cuda", "cpu", "float", "long", "double", "half",
 _OTHER_BATCHES = ("collate_fn", "batch_sampler", None)  # they decide how many are in a batch; None: `**options`
 _SHOW_PROGRESS = frozenset({"tqdm", "track", "rich_tqdm", "progress_bar"})
 _PLAIN_ARGUMENTS = 3  # dataset, batch_size, shuffle
+_OTHER_SAMPLES = ("sampler", *_OTHER_BATCHES)  # they decide how many samples a loader gives, or a batch has
 _WORDS_OF_LOOP = (ast.For, ast.AsyncFor)
 
 
@@ -51,11 +52,15 @@ class _Loop(msgspec.Struct, frozen=True):
 
 
 class _Last(msgspec.Struct, frozen=True):
-    """The last batch: `has` for the headline, `words` with what to do. `sure`: nothing else can have made it."""
+    """The last batch: `has` for the headline, `words` with what to do. `sure`: nothing else can have made it.
+
+    `seen`: a tensor of the loop has that size.
+    """
 
     has: str
     words: str
     sure: bool = True
+    seen: bool = True
 
 
 class Batch(msgspec.Struct, frozen=True):
@@ -75,22 +80,26 @@ class _Call(msgspec.Struct, frozen=True):
     place: str
 
     def option(self, name: str | None) -> ast.expr | None:
-        """None where it is not given."""
-        return keyword_value(self.node, name) if name is not None else None
+        """None where it is not given; `name`: None of `**options`."""
+        return next((item.value for item in self.node.keywords if item.arg == name), None)
 
 
 def last_batch_of_one(at: FailingLine) -> str | None:
     """BatchNorm in training with one sample left over."""
     if ONE_VALUE.search(at.message) is None:
         return None
-    found = last_batch(at, 1)
-    return f"{_layer(at)} got one value per channel, as {found}." if found is not None else None
+    found = _last(at, 1)
+    if found is None:
+        return None
+    if not found.seen:
+        return f"Print what {_layer(at)} got: {found.words}, if it was that batch."
+    return f"{_layer(at)} got one value per channel, as {found.words}."
 
 
 def one_sample_subject(at: FailingLine) -> str | None:
     """`` `norm` (BatchNorm1d) got 1 sample: the last batch of `train` has 1 of 1153 (batch_size=128, line 105) ``."""
     found = _last(at, 1) if ONE_VALUE.search(at.message) is not None else None
-    if found is None:
+    if found is None or not found.seen:
         return None
     return f"{_layer(at)} got {'a batch of 1' if found.sure else 'one value per channel'}: {found.has}"
 
@@ -165,9 +174,11 @@ def _last(at: FailingLine, size: int, full: int | None = None) -> _Last | None:
         if given is not None and given[1] != size:
             continue
         made = _made(at, loop)
-        if found[2] is not None:
-            count: int | None = int(found[2])
-            if size != int(found[2]) % batch:
+        chosen = made is not None and any(made.option(item) is not None for item in _OTHER_SAMPLES)
+        told = int(found[2]) if found[2] is not None else None
+        count = told if not chosen or (given is None and full is not None) else None
+        if count is not None:
+            if size != count % batch:
                 continue
         elif given is None or size >= batch or several:
             continue
@@ -182,7 +193,7 @@ def _last(at: FailingLine, size: int, full: int | None = None) -> _Last | None:
         of = f"{size} of {count} samples" if count is not None else one
         place = f", {made.place}" if made is not None else ""
         last = f"the last batch of {name} has {of} (batch_size={batch}"
-        return _Last(f"{last}{place})", f"{last}). {_set(made)}")
+        return _Last(f"{last}{place})", f"{last}). {_set(made)}", seen=given is not None)
     return None
 
 
@@ -230,7 +241,7 @@ def _given(at: FailingLine, loop: _Loop) -> tuple[str, int] | None:
     for name in names:
         if any(value is not None and not _keeps_size(value, name) for value in _set_inside(loop, name)):
             return None  # of another tensor by now
-        held = [name, *(item for item in values if item.startswith(f"{name}["))]
+        held = [name, *(item for item in values if item.startswith((f"{name}[", f"{name}.")))]
         found += [(item, shape) for item in held if (shape := shape_of(values.get(item))) is not None and shape.sizes]
     sizes = {shape.sizes[0] for _, shape in found}
     return (found[0][0], sizes.pop()) if len(sizes) == 1 else None

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pytracer.decode.types.snapshot import Argument, Holder, PythonFrame
+from pytracer.decode.types.snapshot import Argument, HeldArray, Holder, PythonFrame
 from pytracer.report.job import Report
 from tests.conditions import needs_capstone
 from tests.support import scenarios as s
@@ -48,6 +48,7 @@ def crashed(
     step: int = 0,
     library: str = "libpool.so",
     nbytes: int = NBYTES,
+    arrays: str | None = None,
 ) -> Report:
     """`nans`: of each variable how many of its numbers are NaN; None where they were not read."""
     file = run / "train.py"
@@ -76,6 +77,8 @@ def crashed(
         if base != PLANE:
             box = box.alloc(base, max(4 * elements, 64))
     how: dict[str, Any] = {"holders": tuple(holders), "arguments": tuple(arguments)}
+    if arrays is not None:
+        how["arrays"] = (HeldArray("table", TABLE, arrays, (6,), (4,), inner, 0),)
     return died(
         run, box=box.step(step) if step else box, addr=PLANE + 4 * index, code_bytes=MULSS,
         registers={"rdi": PLANE, "r11": index % (1 << 64)},
@@ -120,10 +123,13 @@ def test_loss_without_an_update_is_of_no_round_before(how: dict[str, Any], run: 
         {"nans": {"loss": 1}},
         {"nans": {"rois": 4}, "index": -(1 << 30)},
         {"nans": {"rois": 4}, "dtype": "int32", "minimum": SMALLEST},
+        {"nans": {"rois": 4}, "dtype": "int32"},
+        {"nans": {"rois": 4}, "arrays": "int32"},
         {"nans": {"rois": 4}, "library": "torch"},
         {"nans": {"rois": 4}, "nbytes": 9 << 30},
     ],
     ids=["all finite", "what is indexed", "room for a result", "of another line", "another index", "an integer before",
+         "integers not read", "an array of integers",
          "a kernel of torch", "cut off at 32 bits"],
 )  # fmt: skip
 def test_other_floats_and_other_indices_are_not(how: dict[str, Any], run: Path) -> None:
