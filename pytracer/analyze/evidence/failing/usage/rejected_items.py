@@ -37,9 +37,12 @@ _ALIKE = 3  # steps from one try to the next
 _SIZED = Pattern(r"\w+ of (\d+)(?:$|[ ,;])")
 _NUMBER = Pattern(r"-?\d+(?:\.\d+)?$")
 _COMPARES = {ast.Gt: operator.gt, ast.GtE: operator.ge, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Eq: operator.eq}
-_VALUES = (
-    (ast.Dict, ast.List, ast.Tuple, ast.Set, ast.JoinedStr, ast.BinOp, ast.Compare)
-    + (ast.ListComp, ast.DictComp, ast.SetComp, ast.GeneratorExp, ast.Lambda)
+_VALUES = (ast.Dict, ast.List, ast.Tuple, ast.Set, ast.JoinedStr, ast.BinOp, ast.Compare) + (
+    ast.ListComp,
+    ast.DictComp,
+    ast.SetComp,
+    ast.GeneratorExp,
+    ast.Lambda,
 )  # never None
 _NEVER_NONE = ("np", "numpy", "torch", "Image")  # modules whose functions return something
 _BUILTINS = frozenset({"list", "tuple", "dict", "set", "str", "int", "float", "bool", "sorted", "len", "sum", "bytes"})

@@ -171,8 +171,20 @@ def test_number_of_the_list_that_it_was_made_of_shows_which_array_is_too_short(
         (LISTED.replace("(nodes)\n", "(nodes); torch.clamp(ids, 0, 4499, out=ids)\n"), (5995,), "nodes"),
         (LISTED.replace("(nodes)\n", "(nodes); widen(nodes)\n"), (5995,), "nodes"),
     ],
-    ids=["inside", "another list", "computed", "appended", "set", "bound anew", "a function of the program", "clamped",
-         "some set", "divided", "its own result", "handed on"],
+    ids=[
+        "inside",
+        "another list",
+        "computed",
+        "appended",
+        "set",
+        "bound anew",
+        "a function of the program",
+        "clamped",
+        "some set",
+        "divided",
+        "its own result",
+        "handed on",
+    ],
 )
 def test_numbers_of_other_lists_show_nothing(call: str, numbers: tuple[int, ...], name: str, tmp_path: Path) -> None:
     found = of_list(tmp_path, call, *numbers, name=name)
