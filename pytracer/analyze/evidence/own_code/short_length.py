@@ -136,8 +136,8 @@ class _Lengths:
             least = keyword_value(node, "minlength") or (places[0] if places else None)
             if least is None:
                 return _found("bincount", node, spot)
-            found = self.of(least, spot, left - 1, size=True)
-            return found if found is not None and found.kind == "max" else None  # it counts beyond minlength, too
+            counted = self.of(least, spot, left - 1, size=True)
+            return counted if counted is not None and counted.kind == "max" else None  # it counts beyond minlength, too
         if name in _UNIQUE:
             return _found("unique", node, spot)
         if name in _LARGEST and size and len(node.args) <= of_module and not node.keywords:

@@ -46,7 +46,7 @@ def missing_key(at: FailingLine) -> str | None:
         empty = held[1] == "0"
         there = "is empty" if empty else f"has {held[1]} keys, and {key} is none of them"
         return f"`{table}`{came} {there}: {_filled(empty)}"
-    return _of_known(at, key, table, came, known)
+    return _of_known(at, node, key, came, known)
 
 
 def _filled(empty: bool) -> str:
@@ -55,8 +55,8 @@ def _filled(empty: bool) -> str:
     return "it was built from other data than what is looked up here: use .get() with a default, or build it from all."
 
 
-def _of_known(at: FailingLine, key: str, table: str, came: str, known: NearNamesReport) -> str:
-    names = known.names or []
+def _of_known(at: FailingLine, node: ast.Subscript, key: str, came: str, known: NearNamesReport) -> str:
+    names, table = known.names or [], source(node.value)
     empty = empty_dict(at, table) if not names else None
     if empty is not None:
         return f"`{table}`{came} has no keys at all: {empty.words} {empty.change}"
@@ -67,7 +67,7 @@ def _of_known(at: FailingLine, key: str, table: str, came: str, known: NearNames
             f"`{table}`{came} is a dict by text ({names[0]}, ...), and line {at.line} asks for number {key}: take the "
             f"items in order (`list({table}.values())[{key}]`), or the key that belongs to it."
         )
-    twin = _twin(key, names)
+    twin = _twin(key, names, misspelt=not _is_item(at, node))
     of_one = is_loop_variable(at.scope, table.partition("[")[0], at.line)
     if twin is not None and not _is_read(at, twin):
         why = "rename it in that item, or read either (`.get()`)" if of_one else "correct the one or the other"
@@ -93,6 +93,12 @@ def _of_known(at: FailingLine, key: str, table: str, came: str, known: NearNames
     if of_one:
         return f"{lacks}: skip or mend such items, or use .get() with a default."
     return f"{lacks}: add it where that is made, or use .get() with a default."
+
+
+def _is_item(at: FailingLine, node: ast.Subscript) -> bool:
+    """Whether a loop over items gives the key: one that looks like it is another item then."""
+    names = [item.id for item in nodes_of(node.slice) if isinstance(item, ast.Name)]
+    return any(is_loop_variable(at.scope, name, at.line) for name in names)
 
 
 def _is_read(at: FailingLine, key: str) -> bool:
@@ -126,8 +132,8 @@ def _saved_with(at: FailingLine, key: str) -> int | None:
     return found[0] if len(found) == 1 else None
 
 
-def _twin(key: str, names: Sequence[str]) -> str | None:
-    """The same as text or number, with a prefix, or misspelt."""
+def _twin(key: str, names: Sequence[str], *, misspelt: bool = True) -> str | None:
+    """The same as text or number, with a prefix, or misspelt: not by a digit, as `part-7` and `part-8` are."""
     plain = key.strip("'\"")
     for name in names:
         other = name.strip("'\"")
@@ -138,6 +144,8 @@ def _twin(key: str, names: Sequence[str]) -> str | None:
         if other.startswith(f"{plain}_") or plain.startswith(f"{other}_"):
             return name
     like = difflib.get_close_matches(plain, [name.strip("'\"") for name in names], n=1, cutoff=_LIKE)
+    if not misspelt or (like and re.sub(r"\d+", "", like[0]) == re.sub(r"\d+", "", plain)):
+        return None
     return next((name for name in names if like and name.strip("'\"") == like[0]), None)
 
 
