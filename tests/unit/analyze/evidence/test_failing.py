@@ -203,20 +203,26 @@ SUBJECTS = [
         "`norm` (BatchNorm1d) got a batch of 1: the last batch of `loader` has 1 sample (batch_size=4, line 6)",
     ),
     (  # one of a batch, whose size is not known
-        "from torch.utils.data import DataLoader, TensorDataset\nnorm, first = nn.BatchNorm1d(3), lambda x: x[:1]\n"
-        "for x, in DataLoader(TensorDataset(torch.ones(9, 3)), batch_size=4):\n    x = first(x)\n    norm(x)\n",
+        (
+            "from torch.utils.data import DataLoader, TensorDataset\nnorm, first = nn.BatchNorm1d(3), lambda x: x[:1]\n"
+            "for x, in DataLoader(TensorDataset(torch.ones(9, 3)), batch_size=4):\n    x = first(x)\n    norm(x)\n"
+        ),
         None,
     ),
     (
-        "from torch.utils.data import DataLoader, TensorDataset\nnorm, first = nn.BatchNorm1d(3), lambda x: x[:1]\n"
-        "loader = DataLoader(TensorDataset(torch.ones(9, 3)), batch_size=4)\n"
-        "for x, in loader:\n    x = first(x)\n    norm(x)\n",
+        (
+            "from torch.utils.data import DataLoader, TensorDataset\nnorm, first = nn.BatchNorm1d(3), lambda x: x[:1]\n"
+            "loader = DataLoader(TensorDataset(torch.ones(9, 3)), batch_size=4)\n"
+            "for x, in loader:\n    x = first(x)\n    norm(x)\n"
+        ),
         None,
     ),
     (  # the sampler has fewer than the data set
-        "from torch.utils.data import DataLoader, TensorDataset, SubsetRandomSampler\nnorm = nn.BatchNorm1d(3)\n"
-        "loader = DataLoader(TensorDataset(torch.ones(17, 3)), batch_size=4, sampler=SubsetRandomSampler(range(5)))\n"
-        "for i, (x,) in enumerate(loader):\n    norm(x)\n",
+        (
+            "from torch.utils.data import DataLoader, TensorDataset, SubsetRandomSampler\nnorm = nn.BatchNorm1d(3)\n"
+            "loader = DataLoader(TensorDataset(torch.ones(17, 3)), batch_size=4, sampler=SubsetRandomSampler(range(5)))\n"
+            "for i, (x,) in enumerate(loader):\n    norm(x)\n"
+        ),
         "`norm` (BatchNorm1d) got a batch of 1: the last batch of `loader` has 1 of 5 samples (batch_size=4, line 3)",
     ),
     (  # all batches are of one
