@@ -220,7 +220,8 @@ SUBJECTS = [
     (  # the sampler has fewer than the data set
         (
             "from torch.utils.data import DataLoader, TensorDataset, SubsetRandomSampler\nnorm = nn.BatchNorm1d(3)\n"
-            "loader = DataLoader(TensorDataset(torch.ones(17, 3)), batch_size=4, sampler=SubsetRandomSampler(range(5)))\n"
+            "loader = DataLoader(TensorDataset(torch.ones(17, 3)), batch_size=4, "
+            "sampler=SubsetRandomSampler(range(5)))\n"
             "for i, (x,) in enumerate(loader):\n    norm(x)\n"
         ),
         "`norm` (BatchNorm1d) got a batch of 1: the last batch of `loader` has 1 of 5 samples (batch_size=4, line 3)",
