@@ -85,7 +85,7 @@ def test_crash_names_test_phase_and_parameters(test: str, words: str, tests: Pat
     assert done.returncode == 139
     assert re.search(rf"^test +{words}$", done.stderr, re.M), done.stderr
     assert re.search(
-        r"^Process \d+ \(pytest\) read through a null pointer .* at test_x.py:5 in read\.$", done.stderr, re.M
+        r"^Process \d+ \(pytest\) read through a null pointer.* at test_x.py:5 in read\.$", done.stderr, re.M
     )
     assert re.search(r"^run +run$", done.stderr, re.M)
 

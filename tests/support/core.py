@@ -16,7 +16,7 @@ def seen_by_gdb(core: Path) -> dict[str, str]:
     command = ["gdb", "-batch", "-nx", *arguments, sys.executable, str(core)]
     out = subprocess.run(command, capture_output=True, text=True, check=True, timeout=100).stdout
     values = re.findall(r"^\$\d+ = (\S+)$", out, re.MULTILINE)
-    frame = re.search(r"^#0 +(?:0x\w+ in )?(\w+)", out, re.MULTILINE)
+    frame = re.search(r"^#0 +(?:0x\w+ in )?([\w?]+)", out, re.MULTILINE)
     assert len(values) == 4, out
     names = ("signal", "code", "addr", "pc")
     return {**dict(zip(names, values, strict=True)), "function": frame[1] if frame else ""}
