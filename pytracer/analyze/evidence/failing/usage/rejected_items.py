@@ -32,13 +32,10 @@ from pytracer.report.job import PythonFrame
 _QUOTED = 60
 _HOPS = 4
 _ALIKE = 3  # steps from one try to the next
-_VALUES = (ast.Dict, ast.List, ast.Tuple, ast.Set, ast.JoinedStr, ast.BinOp, ast.Compare) + (
-    ast.ListComp,
-    ast.DictComp,
-    ast.SetComp,
-    ast.GeneratorExp,
-    ast.Lambda,
-)  # never None
+_VALUES = (  # never None
+    *(ast.Dict, ast.List, ast.Tuple, ast.Set, ast.JoinedStr, ast.BinOp, ast.Compare, ast.Lambda),
+    *(ast.ListComp, ast.DictComp, ast.SetComp, ast.GeneratorExp),
+)
 _NEVER_NONE = ("np", "numpy", "torch", "Image")  # modules whose functions return something
 _BUILTINS = frozenset({"list", "tuple", "dict", "set", "str", "int", "float", "bool", "sorted", "len", "sum", "bytes"})
 _PLAIN = (ast.Name, ast.Constant, ast.BinOp, ast.operator, ast.expr_context)
