@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import operator
 
 import msgspec
@@ -17,7 +18,7 @@ from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.returns import Named
-from pytracer.analyze.evidence.syntax.scopes import is_parameter
+from pytracer.analyze.evidence.syntax.scopes import is_parameter, spans
 from pytracer.analyze.naming import LineWords
 from pytracer.report.job import PythonFrame
 
@@ -60,7 +61,7 @@ def _side(
         return [node.value], ""
     sized = isinstance(node, ast.Call) and called_name(node) == "len" and len(node.args) == 1
     inner = node.args[0] if isinstance(node, ast.Call) and sized else node
-    held = _recorded(at, _in_method(inner, calls), frame)
+    held = _recorded(at, _in_method(inner, calls), frame, calls)
     pattern = _SIZED if sized else _NUMBER
     found = [match for value in held if (match := pattern.match(value)) is not None]
     if found and len(found) == len(held):
@@ -84,7 +85,9 @@ def _set_at(at: FailingLine, node: ast.expr, spot: Spot) -> str:
     return f", {where}" if where is not None else ""
 
 
-def _recorded(at: FailingLine, node: ast.expr | None, frame: PythonFrame) -> list[str]:
+def _recorded(
+    at: FailingLine, node: ast.expr | None, frame: PythonFrame, calls: tuple[tuple[ast.Call, Named], ...]
+) -> list[str]:
     """What an expression of the method was in its frames that had rejected an item."""
     if node is None:
         return []
@@ -92,17 +95,21 @@ def _recorded(at: FailingLine, node: ast.expr | None, frame: PythonFrame) -> lis
     method = tree.scope if tree is not None else None
     name = ast.unparse(node)
     if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and method is not None:
-        inside = _item_of_dict(method, node) if not _is_key_set(at, node) else None
+        inside = _item_of_dict(method, node) if not _is_key_set(at, node, calls) else None
         name = ast.unparse(inside) if inside is not None else name
     depths = [n for n, item in enumerate(at.frames) if item == frame and at.values_at(n)]
     return [value for n in depths if (value := at.values_at(n).get(name)) is not None]
 
 
-def _is_key_set(at: FailingLine, node: ast.Subscript) -> bool:
-    """Whether a line sets the key anew: `data["label"] = ...`."""
+def _is_key_set(at: FailingLine, node: ast.Subscript, calls: tuple[tuple[ast.Call, Named], ...]) -> bool:
+    """Whether a line sets the key anew, `data["label"] = ...`, but for one behind a call that led on from there."""
     key = ast.unparse(node.slice)
+    behind = [(function, later) for (_, function), (later, _) in itertools.pairwise(calls)]
     return any(
-        isinstance(item, ast.Subscript) and isinstance(item.ctx, ast.Store) and ast.unparse(item.slice) == key
+        isinstance(item, ast.Subscript)
+        and isinstance(item.ctx, ast.Store)
+        and ast.unparse(item.slice) == key
+        and not any(spans(function, item.lineno) and item.lineno > later.lineno for function, later in behind)
         for tree in program_files(at.snapshot, at.frames).values()
         for item in nodes_of(tree)
     )
