@@ -193,22 +193,24 @@ def _running(view: ProcessView) -> str:
 
 
 def declared_structures(view: ProcessView, trees: Mapping[str, ast.Module]) -> Iterator[Structure]:
-    """Of the sources beside the program's libraries and its files; else of C in the program's own text."""
+    """Of the sources beside the program's libraries and its files, and what these lack of C in the program's text."""
     crash = view.crash
     own = {item.path for item in (crash.images if crash is not None else ()) if item.path and is_own_path(item.path)}
     folders = sorted({os.path.dirname(frame.file) for frame in program_frames(view) if frame.file})
     libraries = [path for path in sorted(own) if is_own_frame(NativeFrame(image=path))]
-    for level in source_levels(libraries, folders):
-        found = [item for file, lines in level for item in c_structures("\n".join(lines), short_file(file))]
-        if found:
-            yield from found
-            return
+    levels = source_levels(libraries, folders)
+    beside = (
+        [item for file, lines in level for item in c_structures("\n".join(lines), short_file(file))] for level in levels
+    )
+    found = next(filter(None, beside), [])
+    yield from found
+    known = {item.name for item in found}
     running = next((frame.file for frame in program_frames(view)), None)
     for path, tree in trees.items():
         file = "" if path == running or len(trees) == 1 else short_file(path)
         for node in nodes_of(tree):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and "struct" in node.value:
-                yield from c_structures(node.value, file, node.lineno)
+                yield from (item for item in c_structures(node.value, file, node.lineno) if item.name not in known)
 
 
 def _values(view: ProcessView, trees: dict[str, ast.Module], owner: ast.ClassDef, item: Structure) -> Iterator[_Given]:

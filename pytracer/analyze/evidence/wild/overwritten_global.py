@@ -33,7 +33,8 @@ class OverwrittenGlobal(Explanation):
 
     def evidence(self, view: ProcessView, address: Evidence | None) -> Sequence[Evidence | None]:
         """See Explanation."""
-        return (address, Evidence("library", self.found.words))
+        found = self.found
+        return (address, Evidence("library", found.words, path=found.library, nbytes=found.nbytes))
 
     def advice(self, view: ProcessView) -> str:
         """See Explanation."""

@@ -78,6 +78,15 @@ def test_a_field_where_c_has_a_function_pointer_is_named_with_both_declarations(
     assert "null" not in summary(report) + advice(report)
 
 
+def test_a_struct_in_a_source_beside_the_program_does_not_hide_that_in_its_text(run: Path) -> None:
+    """Another program of the folder has C of its own."""
+    (run / "other.c").write_text("struct scan { int first; char *label; };\n", encoding="utf-8")
+    report = crashed(run, C + CLASS.format(MOVED))
+    assert "`seed` of Params (line 10) is where the C struct params (line 2) has the function pointer" in summary(
+        report
+    )
+
+
 def test_the_number_that_was_called_is_told_before_the_first_field_that_lies_elsewhere(
     run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
