@@ -19,7 +19,7 @@ from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.loops import LOOPS, loops_around
-from pytracer.analyze.evidence.syntax.names import bare_names, variable
+from pytracer.analyze.evidence.syntax.names import bare_names, elements, variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes, scope_of, spans
 from pytracer.analyze.naming import LineWords, line_in, short_file
@@ -147,7 +147,7 @@ def _may_be(call: ast.Call, name: str, tree: ast.Module) -> bool:
     named = variable(call.func)
     return named is not None and any(
         isinstance(item, ast.Assign)
-        and any(variable(part) == named for target in item.targets for part in _parts(target))
+        and any(variable(part) == named for target in item.targets for part in elements(target))
         for item in nodes_of(tree)
     )
 
@@ -320,7 +320,7 @@ def only_grows(tree: ast.Module, scope: Scope, container: ast.expr, node: ast.st
             continue  # another function's variable of that name
         elif isinstance(item, (ast.Assign, ast.AnnAssign)) and item is not node and item.value is not None:
             targets = item.targets if isinstance(item, ast.Assign) else [item.target]
-            made_anew = any(variable(part) == name for target in targets for part in _parts(target))
+            made_anew = any(variable(part) == name for target in targets for part in elements(target))
             if name.startswith("self.") and made_anew and getattr(scope_of(tree, item.lineno), "name", "") != _INIT:
                 return False  # a method may begin anew in each round
             begins = _is_new(item.value) or (isinstance(node, ast.AugAssign) and isinstance(item.value, ast.Constant))
@@ -335,10 +335,6 @@ def _is(node: ast.expr, name: str) -> bool:
     while isinstance(node, ast.Subscript):
         node = node.value
     return variable(node) == name
-
-
-def _parts(target: ast.expr) -> Sequence[ast.expr]:
-    return target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target]
 
 
 def _is_new(value: ast.expr) -> bool:

@@ -24,7 +24,7 @@ from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
-from pytracer.analyze.evidence.syntax.constants import ORDERS
+from pytracer.analyze.evidence.syntax.constants import is_order
 from pytracer.analyze.evidence.syntax.loops import LEAVES, LOOPS, deciding_ifs, last_of
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import spans, spans_body
@@ -292,14 +292,10 @@ def _compared(test: ast.expr, holds: bool) -> Iterator[tuple[ast.Compare, bool]]
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         yield from _compared(test.operand, not holds)
     elif isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) == holds:
-        asked = [item for item in test.values if any(map(_is_order, nodes_of(item)))]
+        asked = [item for item in test.values if any(map(is_order, nodes_of(item)))]
         yield from _compared(asked[0], holds) if len(asked) == 1 else ()
-    elif isinstance(test, ast.Compare) and _is_order(test):
+    elif isinstance(test, ast.Compare) and is_order(test):
         yield test, holds
-
-
-def _is_order(node: ast.AST) -> bool:
-    return isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], ORDERS)
 
 
 def _argument(slice_: Slice, node: ast.expr, spot: Spot) -> int | None:

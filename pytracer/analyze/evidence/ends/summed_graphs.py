@@ -16,7 +16,7 @@ from pytracer.analyze.evidence.ends.graph_levels import Graph, Levels
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.imports import imported_as
 from pytracer.analyze.evidence.syntax.loops import Loop, loops_around
-from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.names import elements, variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes, scope_of, spans, statement_at
 
@@ -134,7 +134,7 @@ class GraphSums:
         bound = (target for item in nodes_of(tree) if isinstance(item, ast.Assign) for target in item.targets)
         given = scope_of(tree, call.lineno)
         is_given = not isinstance(given, ast.Module) and named in {item.arg for item in given.args.args}
-        return is_given or any(variable(part) == named for target in bound for part in _elements(target))
+        return is_given or any(variable(part) == named for target in bound for part in elements(target))
 
     def _sums(self, file: str, tree: ast.Module, scope: Scope, loop: Loop, held: Levels) -> Iterator[SummedGraph]:
         called = {called_name(item) for item in nodes_of(loop) if isinstance(item, ast.Call)}
@@ -177,7 +177,7 @@ class GraphSums:
                     given = {
                         held: Graph.SURE
                         for target in item.targets
-                        for part in _elements(target)
+                        for part in elements(target)
                         if (held := variable(part))
                     }
                     around = scope_of(tree, item.lineno)
@@ -266,7 +266,7 @@ def _returned(file: str, tree: ast.Module, scope: Scope, levels: Levels, line: i
 
 def _given(target: ast.expr, result: _Result) -> dict[str, Graph]:
     """What the variables of an assignment hold of a result."""
-    parts = _elements(target)
+    parts = elements(target)
     if isinstance(target, (ast.Tuple, ast.List)) and result.is_tuple and len(parts) == len(result.levels):
         pairs = [*zip(parts, result.levels, strict=True)]
     else:
@@ -286,7 +286,7 @@ def _grows(scope: Scope, loop: Loop, container: ast.expr, node: ast.stmt) -> boo
     for item in own_nodes(scope):
         if isinstance(item, (ast.Assign, ast.AnnAssign)) and item is not node and item.value is not None:
             targets = item.targets if isinstance(item, ast.Assign) else [item.target]
-            if any(variable(_base(part)) == name for target in targets for part in _elements(target)):
+            if any(variable(_base(part)) == name for target in targets for part in elements(target)):
                 sets.append(item)
         func = item.func if isinstance(item, ast.Call) and spans(loop, item.lineno) else None
         emptied = isinstance(func, ast.Attribute) and func.attr in _EMPTIES
@@ -305,7 +305,7 @@ def _layers(tree: ast.Module) -> Iterator[str]:
         if not isinstance(item, ast.Assign):
             continue
         for target in item.targets:
-            for part, value in zip(_elements(target), _elements(item.value), strict=False):
+            for part, value in zip(elements(target), elements(item.value), strict=False):
                 kind = imported_as(tree, value.func) if isinstance(value, ast.Call) else None
                 name = variable(part)
                 if name is not None and kind is not None and kind.startswith("torch.nn."):
@@ -350,10 +350,6 @@ def _switches(node: ast.AST) -> bool:
 
 def _targets(statement: ast.stmt) -> list[ast.expr]:
     return statement.targets if isinstance(statement, ast.Assign) else []
-
-
-def _elements(target: ast.expr) -> list[ast.expr]:
-    return target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target]
 
 
 def _base(node: ast.expr) -> ast.expr:

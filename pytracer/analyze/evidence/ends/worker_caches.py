@@ -18,7 +18,7 @@ from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.constants import ORDERS
 from pytracer.analyze.evidence.syntax.loops import deciding_ifs, last_of
-from pytracer.analyze.evidence.syntax.names import last_name, names_of, variable
+from pytracer.analyze.evidence.syntax.names import elements, last_name, names_of, variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_named, parameters
 from pytracer.analyze.kin import parent_of
@@ -293,7 +293,7 @@ def _bound(item: ast.AST) -> Iterator[tuple[str, ast.expr]]:
     if not isinstance(item, (ast.Assign, ast.AnnAssign)) or item.value is None:
         return
     for target in item.targets if isinstance(item, ast.Assign) else [item.target]:
-        parts = target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target]
+        parts = elements(target)
         own = item.value.elts if isinstance(item.value, ast.Tuple) and len(item.value.elts) == len(parts) else None
         for place, part in enumerate(parts):
             name = variable(part)

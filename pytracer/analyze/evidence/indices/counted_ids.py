@@ -9,7 +9,7 @@ from pytracer.analyze.evidence.slicing.bindings import bindings_of
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
-from pytracer.analyze.evidence.syntax.names import names_of, variable
+from pytracer.analyze.evidence.syntax.names import elements, names_of, variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 
 _COUNTS = frozenset({"unique", "unique_consecutive", "nunique", "set"})
@@ -19,7 +19,7 @@ def counted_ids(back: Slice, size: str, indices: str, spot: Spot) -> tuple[str, 
     """`items` of `len(torch.unique(items))`, and that line; the last of those that the indices are made of."""
     own = names_of(ast.parse(indices, mode="eval"))
     expression = ast.parse(size, mode="eval").body
-    parts = expression.elts if isinstance(expression, (ast.Tuple, ast.List)) else [expression]
+    parts = elements(expression)
     found = [(name, line) for part in parts for name, line in _counted(back, part, spot) if name in own]
     return found[-1] if found else None
 

@@ -20,6 +20,7 @@ from pytracer.analyze.evidence.lifetime.where_made import place_of
 from pytracer.analyze.evidence.slicing.bindings import bindings_of
 from pytracer.analyze.evidence.syntax.bindings import set_from_outside
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
+from pytracer.analyze.evidence.syntax.constants import is_none
 from pytracer.analyze.evidence.syntax.names import holds, variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.reaching import ENTRY, UNKNOWN, reaching
@@ -131,7 +132,7 @@ def _bound(tree: ast.Module, scope: Scope, name: str, line: int) -> int | None:
         for at, value, _ in bindings_of(one, name):
             given.setdefault(at, []).append(value)
     places = _places(tree, scope, name, line, given)
-    nothing = {at for at, values in given.items() if all(_is_none(item) for item in values)}
+    nothing = {at for at, values in given.items() if all(is_none(item) for item in values)}
     withs = [item for item in own_nodes(scope) if isinstance(item, ast.With) and item.lineno == line]
     held = any(one.optional_vars is not None and holds(one.optional_vars, name) for item in withs for one in item.items)
     places = ({line} if held else places) - nothing
@@ -149,11 +150,6 @@ def _places(tree: ast.Module, scope: Scope, name: str, line: int, given: Iterabl
     shared = any(isinstance(item, ast.Global) and name in item.names for item in nodes_of(tree))
     found = {UNKNOWN} if shared else {*(reaching(scope, name, line) or (UNKNOWN,))}
     return found if name in all_parameters(scope) else found - {ENTRY}
-
-
-def _is_none(value: ast.AST | None) -> bool:
-    """An object that is closed is not None."""
-    return isinstance(value, ast.Constant) and value.value is None
 
 
 def _scopes(tree: ast.Module, scope: Scope, name: str) -> list[Scope]:

@@ -20,6 +20,7 @@ from pytracer.analyze.evidence.slicing.keepers import Files
 from pytracer.analyze.evidence.slicing.kept_values import KeptLine, is_same_tensor, lines_that_keep
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.names import elements
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import scope_of
 from pytracer.analyze.naming import LineWords, line_in
@@ -128,7 +129,7 @@ def _is_weight(line: KeptLine, names: Collection[str]) -> bool:
     """Whether it puts away a parameter behind __init__: `module.weight`, or what a loop over parameters() has."""
     if getattr(scope_of(line.tree, line.node.lineno), "name", None) == "__init__":
         return False
-    values = line.value.elts if isinstance(line.value, (ast.Tuple, ast.List)) else [line.value]
+    values = elements(line.value)
     return any(is_same_tensor(value) and _is_parameter(line.tree, value, names) for value in values)
 
 

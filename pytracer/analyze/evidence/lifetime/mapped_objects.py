@@ -9,6 +9,7 @@ from pytracer.analyze.evidence.slicing.given_memory import Search
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.bindings import attribute_settings, lines_that_bind, set_by
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
+from pytracer.analyze.evidence.syntax.constants import is_none
 from pytracer.analyze.evidence.syntax.names import bare_names, variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_around, classes_below, parameters, scope_of
@@ -36,7 +37,7 @@ class MappedObjects:
         elif None in arrays or None in paths or len(paths) != 1:
             return None
         else:
-            found = [self._of_pair(owner, item, paths[0]) for item in arrays if item and not _is_none(item[1])]
+            found = [self._of_pair(owner, item, paths[0]) for item in arrays if item and not is_none(item[1])]
         known = {id(item[1]): item for part in found for item in part or ()}
         return next(iter(known.values())) if None not in found and len(known) == 1 else None
 
@@ -157,10 +158,6 @@ def _attribute(path: tuple[Spot, ast.expr], owner: ast.ClassDef) -> str:
             if value is path[1] and isinstance(target, ast.Attribute):
                 return target.attr
     return ""
-
-
-def _is_none(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is None
 
 
 def _fields(owner: ast.ClassDef) -> list[str]:

@@ -27,7 +27,7 @@ from pytracer.analyze.evidence.slicing.bindings import bindings_of
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.bindings import set_from_outside
 from pytracer.analyze.evidence.syntax.calls import called_name
-from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.names import elements, variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import Scope, class_around, scope_of
 from pytracer.analyze.tensors.source_lines import syntax_tree
@@ -232,7 +232,7 @@ def _is_empty(value: ast.AST | None) -> bool:
 def _sizes(call: ast.Call, name: str) -> Iterator[ast.expr]:
     given = call.args[:1] if name == "full" else call.args
     for item in given:
-        yield from item.elts if isinstance(item, (ast.Tuple, ast.List)) else [item]
+        yield from elements(item)
 
 
 def _is_empty_list(node: ast.expr) -> bool:

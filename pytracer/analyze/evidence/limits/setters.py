@@ -16,7 +16,7 @@ from pytracer.analyze.evidence.limits.tables import Tabled, tabled
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.constants import constant_number
-from pytracer.analyze.evidence.syntax.names import last_name
+from pytracer.analyze.evidence.syntax.names import elements, last_name
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes, scope_of, spans_body
 from pytracer.analyze.naming import LineWords, line_in
@@ -84,7 +84,7 @@ def possible_setter(
     if len(chosen) != 1:
         return None
     call, tree, table = chosen[0].call, chosen[0].tree, chosen[0].table
-    numbers = [constant_number(part, tree) for part in _parts(call.args[-1])] if table is None else [table.number]
+    numbers = [constant_number(part, tree) for part in elements(call.args[-1])] if table is None else [table.number]
     if numbers and None not in numbers and limit is not None and limit not in numbers:
         return None
     if limit is None and _INFINITY in ast.unparse(call):
@@ -121,7 +121,7 @@ def setter_before(
     before = [item.call for item in found if item.call.lineno < frame.line]
     if len(before) != 1 or _INFINITY in ast.unparse(before[0]) or not _ran(scope, before[0], frame.line):
         return None
-    soft = next(iter(_parts(before[0].args[-1])))
+    soft = next(iter(elements(before[0].args[-1])))
     return _setter(frame.file or "", before[0], here), constant_number(soft, tree)
 
 
@@ -154,7 +154,3 @@ def _calls(snapshot: Snapshot, frames: Sequence[PythonFrame], name: str) -> list
             elif resource is not None and (table := tabled(item, tree, files.values(), resource)) is not None:
                 found.append(_Call(file, item, tree, table))
     return found
-
-
-def _parts(node: ast.expr) -> list[ast.expr]:
-    return node.elts if isinstance(node, (ast.Tuple, ast.List)) else [node]

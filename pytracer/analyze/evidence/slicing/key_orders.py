@@ -18,7 +18,7 @@ from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.bindings import each_set, lines_that_bind, set_by
 from pytracer.analyze.evidence.syntax.calls import called_name, without_wrappers
 from pytracer.analyze.evidence.syntax.loops import COMPREHENSIONS, deciding_ifs, loops_around
-from pytracer.analyze.evidence.syntax.names import holds, names_of
+from pytracer.analyze.evidence.syntax.names import holds, is_attribute, names_of
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.ranks import reads_rank
 from pytracer.analyze.evidence.syntax.scopes import Scope, class_around, is_parameter, own_nodes, scope_of
@@ -90,13 +90,9 @@ def _of_attribute(
     for file, tree in files.items():
         for scope in _scopes(tree):
             around = class_around(tree, scope)
-            for text in {ast.unparse(item) for item in own_nodes(scope) if _is_attribute(item, node.attr)}:
+            for text in {ast.unparse(item) for item in own_nodes(scope) if is_attribute(item, node.attr)}:
                 if not text.startswith("self.") or owner is None or around is owner:
                     yield file, tree, scope, text
-
-
-def _is_attribute(item: ast.AST, name: str) -> bool:
-    return isinstance(item, ast.Attribute) and item.attr == name
 
 
 def _scopes(tree: ast.Module) -> list[Scope]:
@@ -217,7 +213,7 @@ def _is_attribute_alike(files: Mapping[str, ast.Module], name: str, depth: int) 
         for item in nodes_of(tree)
         if isinstance(item, (ast.Assign, ast.AnnAssign))
         for target, value in set_by(item)
-        if value is not None and _is_attribute(target, name)
+        if value is not None and is_attribute(target, name)
     ]
     return bool(values) and all(
         not _is_empty(value) and _iterates_alike(files, value, path, tree, value.lineno, depth + 1)

@@ -11,7 +11,7 @@ from msgspec import structs
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import keyword_value
 from pytracer.analyze.evidence.syntax.loops import loops_around
-from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.names import is_attribute, variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes, scope_of
 
@@ -44,17 +44,13 @@ def resizings(files: Mapping[str, ast.Module], spot: Spot, name: str) -> Iterato
     owner = class_around(spot.tree, spot.scope)
     for file, tree in files.items():
         for node in nodes_of(tree):
-            found = _resizing(node, Spot(file, tree, tree, 0), lambda item: _is_attribute(item, attribute))
+            found = _resizing(node, Spot(file, tree, tree, 0), lambda item: is_attribute(item, attribute))
             if found is None:
                 continue
             scope = scope_of(tree, found.spot.line)
             inside = class_around(tree, scope)
             if inside is owner or not found.text.removeprefix("del ").startswith("self."):
                 yield structs.replace(found, spot=structs.replace(found.spot, scope=scope))
-
-
-def _is_attribute(node: ast.expr, name: str) -> bool:
-    return isinstance(node, ast.Attribute) and node.attr == name
 
 
 def _resizing(node: ast.AST, spot: Spot, is_owner: Callable[[ast.expr], bool]) -> Resizing | None:

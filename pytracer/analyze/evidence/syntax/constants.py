@@ -19,6 +19,11 @@ def is_none(node: ast.AST | None) -> TypeGuard[ast.Constant]:
     return isinstance(node, ast.Constant) and node.value is None
 
 
+def is_order(node: ast.AST) -> bool:
+    """Whether it compares two, and tells which is larger."""
+    return isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], ORDERS)
+
+
 def constant_number(node: ast.expr, tree: ast.Module, depth: int = _DEEPEST) -> int | None:
     """Of `10**6`, `1 << 20`, `int(1e6)`, `50 * 1000`, and of names that the module binds once."""
     if depth == 0:

@@ -60,3 +60,13 @@ def last_name(node: ast.AST) -> str | None:
     if isinstance(node, ast.Subscript):
         return last_name(node.value)
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else None
+
+
+def elements(node: ast.expr) -> list[ast.expr]:
+    """Of a tuple or a list as it is written, such as the targets of `a, b = ...`; else the expression itself."""
+    return node.elts if isinstance(node, (ast.Tuple, ast.List)) else [node]
+
+
+def is_attribute(node: ast.AST, name: str) -> bool:
+    """Whether it is `x.name`, of any `x`."""
+    return isinstance(node, ast.Attribute) and node.attr == name

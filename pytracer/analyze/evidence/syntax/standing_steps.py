@@ -13,7 +13,7 @@ import msgspec
 
 from pytracer._text import list_words, shortened
 from pytracer.analyze.evidence.syntax.changes import is_own, names_read
-from pytracer.analyze.evidence.syntax.constants import ORDERS
+from pytracer.analyze.evidence.syntax.constants import is_order
 from pytracer.analyze.evidence.syntax.endless import only_exit
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.outcomes import ValueOf, number, outcome
@@ -218,11 +218,7 @@ def _other_than_zero(step: _Step, value_of: ValueOf) -> bool:
 def _deciding(test: _Test) -> list[_Test]:
     """The comparisons, each of which alone keeps the loop going."""
     parts, alone = _parts(test)
-    return [item for item in parts if alone and _is_ordered(item.node)]
-
-
-def _is_ordered(node: ast.expr) -> bool:
-    return isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], ORDERS)
+    return [item for item in parts if alone and is_order(item.node)]
 
 
 def _advice(loop: EndlessLoop, test: _Test, found: _Test, step: _Step) -> str:
@@ -249,7 +245,7 @@ def _alike(loop: EndlessLoop, test: _Test) -> Iterator[_Step]:
 def _leads_to_end(found: _Test, step: ast.AugAssign) -> bool:
     """Whether a positive step makes the comparison come out otherwise."""
     node = found.node
-    if not isinstance(node, ast.Compare) or not _is_ordered(node) or not isinstance(step.op, (ast.Add, ast.Sub)):
+    if not isinstance(node, ast.Compare) or not is_order(node) or not isinstance(step.op, (ast.Add, ast.Sub)):
         return False
     left = _name(step) in names_read(node.left)
     if left == (_name(step) in names_read(node.comparators[0])) or not isinstance(

@@ -11,6 +11,7 @@ from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.slicing.spots import Made
 from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
 from pytracer.analyze.evidence.syntax.imports import imported_as
+from pytracer.analyze.evidence.syntax.names import elements
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import Scope, function_named, own_nodes
 
@@ -61,7 +62,7 @@ def fixed_start_method(at: FailingLine) -> str | None:
 def _shared_objects(at: FailingLine, call: ast.Call) -> Iterator[tuple[str, Made]]:
     """What the call passes to the process that is such an object."""
     given = passed_values(call)
-    parts = [part for item in given for part in (item.elts if isinstance(item, (ast.Tuple, ast.List)) else [item])]
+    parts = [part for item in given for part in elements(item)]
     for part in parts:
         made = at.made(part, calls=False)
         if made is not None and isinstance(made.node, ast.Call) and called_name(made.node) in _SHARED:

@@ -19,7 +19,7 @@ from pytracer.analyze.evidence.slicing.kept_values import KeptLine, kept_in
 from pytracer.analyze.evidence.slicing.values_read import Reads, is_output
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
-from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.names import elements, variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.reaching import reaching
 from pytracer.analyze.evidence.syntax.scopes import own_nodes
@@ -190,7 +190,7 @@ def _of_hooks(at: FailingLine, reads: Reads) -> Iterator[tuple[str, KeptLine, bo
 
 def _is_returned(forward: ast.FunctionDef, name: str, value: ast.expr) -> bool:
     """Whether forward() returns it as well, as it is."""
-    parts = value.elts if isinstance(value, (ast.Tuple, ast.List)) else [value]
+    parts = elements(value)
     kept = {source(item) for item in parts} | {source(value), f"self.{name}"}
     for item in own_nodes(forward):
         if isinstance(item, ast.Return) and item.value is not None:

@@ -15,7 +15,7 @@ from pytracer.analyze.evidence.slicing.calls import argument_of, method_of
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
-from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.names import elements, variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import is_parameter, own_nodes, scope_of, statement_at
 
@@ -242,7 +242,7 @@ def _how_many(call: ast.Call, item: ast.stmt, spot: Spot) -> int | None:
     if not any(item is part for part in getattr(spot.scope, "body", [])):
         return None
     if isinstance(given, ast.Dict):
-        lists = [part.elts if isinstance(part, (ast.List, ast.Tuple)) else [part] for part in given.values]
+        lists = [elements(part) for part in given.values]
         return sum(map(len, lists))
     if not isinstance(given, (ast.List, ast.Tuple, ast.Set)):
         return None

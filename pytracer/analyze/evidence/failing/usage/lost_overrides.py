@@ -26,7 +26,7 @@ from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on, passed_values
 from pytracer.analyze.evidence.syntax.imports import imported_as, imported_names
-from pytracer.analyze.evidence.syntax.names import last_name
+from pytracer.analyze.evidence.syntax.names import elements, last_name
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import Function, own_nodes, parameters, scope_of, spans, statement_at
 
@@ -166,7 +166,7 @@ class _Search:
             values = passed_values(node) if self._is_native_call(file, node) else []
         else:
             return []
-        return [part for item in values for part in (item.elts if isinstance(item, (ast.List, ast.Tuple)) else [item])]
+        return [part for item in values for part in elements(item)]
 
     def _is_native_call(self, file: str, call: ast.Call) -> bool:
         name = called_name(call)
