@@ -20,7 +20,8 @@ from pytracer.analyze.collectives.library_calls import library_call
 from pytracer.analyze.collectives.matching import GroupMatch, Mismatch
 from pytracer.analyze.collectives.mismatch_sides import two_sides
 from pytracer.analyze.collectives.own_groups import own_group_advice
-from pytracer.analyze.collectives.parting import behind_loop, find_parting
+from pytracer.analyze.collectives.parted_loops import behind_loop
+from pytracer.analyze.collectives.parted_ranks import find_parting
 from pytracer.analyze.collectives.rank_branches import branch_advice, data_branch_advice
 from pytracer.analyze.collectives.rounds import (
     calls_within_steps,

@@ -16,7 +16,7 @@ from pytracer.analyze.collectives.call_sites import site_of
 from pytracer.analyze.collectives.deciders import called_by, is_led_by_library
 from pytracer.analyze.collectives.deciding_tests import DECIDE, EMPTY, change_of_test
 from pytracer.analyze.collectives.one_rank_hooks import hook_words
-from pytracer.analyze.collectives.parting import find_parting
+from pytracer.analyze.collectives.parted_ranks import find_parting
 from pytracer.analyze.collectives.quiet_handlers import quiet_handler
 from pytracer.analyze.collectives.rank_branches import branch_advice
 from pytracer.analyze.collectives.same_rounds import has_same_rounds

@@ -19,7 +19,7 @@ from pytracer.analyze.collectives.description import group_words, place_of, span
 from pytracer.analyze.collectives.left_out_calls import left_out
 from pytracer.analyze.collectives.library_calls import library_call
 from pytracer.analyze.collectives.matching import GroupMatch
-from pytracer.analyze.collectives.parting import one_rank_reason
+from pytracer.analyze.collectives.parted_branches import one_rank_reason
 from pytracer.analyze.collectives.rank_branches import RankBranch, rank_branch_of
 from pytracer.analyze.collectives.ways import Side, way_to
 from pytracer.analyze.evidence.slicing.callers import calls_of, only_function

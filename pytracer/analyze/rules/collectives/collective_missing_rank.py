@@ -43,7 +43,7 @@ from pytracer.analyze.collectives.extra_calls import ExtraCall
 from pytracer.analyze.collectives.gone_on import GoneOn, gone_on
 from pytracer.analyze.collectives.groups_alone import group_alone
 from pytracer.analyze.collectives.library_calls import library_call
-from pytracer.analyze.collectives.parting import one_rank_way
+from pytracer.analyze.collectives.parted_branches import one_rank_way
 from pytracer.analyze.collectives.polled_works import polling
 from pytracer.analyze.collectives.program_lines import at_lines
 from pytracer.analyze.collectives.rank_branches import branch_advice, branch_at_end, branch_head

@@ -22,7 +22,7 @@ from pytracer.analyze.collectives.conditional import is_conditional, same_step
 from pytracer.analyze.collectives.description import at_place, span_words
 from pytracer.analyze.collectives.exchanges import exchange_with_any
 from pytracer.analyze.collectives.library_calls import library_call
-from pytracer.analyze.collectives.parting import one_rank_way
+from pytracer.analyze.collectives.parted_branches import one_rank_way
 from pytracer.analyze.collectives.rank_branches import branch_advice, branch_head
 from pytracer.analyze.deaths.attribution import symptom_evidence, views_of
 from pytracer.analyze.rules.account import account

@@ -39,7 +39,7 @@ from pytracer.analyze.collectives.description import at_place, place_of, span_wo
 from pytracer.analyze.collectives.extra_calls import ExtraCall
 from pytracer.analyze.collectives.left_loops import LeftLoop, left_loop
 from pytracer.analyze.collectives.left_out_calls import LeftOut, left_out_at_end
-from pytracer.analyze.collectives.parting import passed_by_words
+from pytracer.analyze.collectives.parted_branches import passed_by_words
 from pytracer.analyze.collectives.rounds import site_words
 from pytracer.analyze.collectives.uneven_loops import FewerRounds, fewer_rounds
 from pytracer.analyze.deaths.attribution import symptom_evidence, views_of
