@@ -13,8 +13,8 @@ from pytracer.analyze.collectives.matching import STOOD_NS, UNFINISHED, roused_n
 from pytracer.analyze.collectives.pairing import pairing_evidence
 from pytracer.analyze.collectives.wait_graph import Wait
 from pytracer.analyze.deaths.attribution import is_symptom, views_of, waited_ns
-from pytracer.analyze.deaths.consequences import PEER_SILENT
 from pytracer.analyze.deaths.ending import asked_to_end, ended_while_awaited
+from pytracer.analyze.deaths.peer_errors import PEER_SILENT
 from pytracer.analyze.evidence.ends.sent_signals import last_request
 from pytracer.analyze.evidence.native.aborts import aborted_at_shutdown
 from pytracer.analyze.naming import place_words

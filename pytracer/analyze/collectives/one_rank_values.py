@@ -15,21 +15,28 @@ import msgspec
 from msgspec import structs
 
 from pytracer._patterns import Pattern
+from pytracer.analyze.collectives.one_rank_calls import Shared, hands_on, items_of, root_of, shared_by, shared_by_name
+from pytracer.analyze.collectives.one_rank_lines import (
+    is_nothing,
+    is_unchanged,
+    on_two_sides,
+    one_rank_branch,
+    statement_at,
+)
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.slicing.bindings import bindings_of
 from pytracer.analyze.evidence.slicing.calls import argument_of
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
-from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value, passed_values
-from pytracer.analyze.evidence.syntax.imports import imported_as
-from pytracer.analyze.evidence.syntax.loops import ITEM_COMPREHENSIONS, deciding_ifs, loops_around
+from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
+from pytracer.analyze.evidence.syntax.loops import deciding_ifs, loops_around
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.ranks import is_for_one_rank, is_rank, one_rank_words
 from pytracer.analyze.evidence.syntax.reaching import reaching
 from pytracer.analyze.evidence.syntax.round_counters import round_counter
-from pytracer.analyze.evidence.syntax.scopes import own_nodes, parameters, scope_of, spans, spans_body
-from pytracer.analyze.evidence.syntax.sharing import SHARING, is_of_tensor
+from pytracer.analyze.evidence.syntax.scopes import own_nodes, parameters
+from pytracer.analyze.evidence.syntax.sharing import is_of_tensor
 from pytracer.analyze.naming import line_in
 from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import PythonFrame
@@ -38,31 +45,14 @@ _MOST = 60
 _OPTIONS = Pattern(
     r"^(?:self\.)?_?(?:args|cfg|conf|config|opts?|options|settings|hparams|flags|params)\b", re.IGNORECASE
 )
-_INFINITE = Pattern(r"(?:math|np|numpy|torch)\.inf|float\('[+-]?inf(?:inity)?'\)", re.IGNORECASE)
-_TO_ALL = {
-    "all_reduce": "all_reduce",
-    "broadcast": "broadcast",
-    "all_gather": "all_gather",
-    "all_gather_into_tensor": "all_gather",
-    "all_gather_object": "all_gather",
-    "broadcast_object_list": "broadcast",
-}
-_FILLED = {"reduce": ("tensor", 0), "gather": ("gather_list", 1), "gather_object": ("object_gather_list", 1)}
 _INSTEAD = {"reduce": "all_reduce", "gather": "all_gather", "gather_object": "all_gather_object"}
-_MODULES = ("dist", "torch.distributed", "distributed", "c10d")
 _PLAIN = frozenset({"float", "int", "bool", "abs", "round", "min", "max", "sum", "len", "sorted", "list", "tuple"})
 _OF_VALUES = frozenset(
     {"item", "mean", "sum", "min", "max", "cpu", "cuda", "to", "detach", "clone", "float", "double", "numpy", "tolist"}
     | {"isnan", "isfinite", "isinf", "any", "all", "abs", "sqrt", "exp", "round", "get", "squeeze", "view", "reshape"}
 )
 _OF_NUMBERS = ("torch", "np", "numpy", "math", "statistics")
-_HANDS_ON = frozenset(
-    {"send", "recv", "isend", "irecv", "scatter", "scatter_object_list", "send_object_list", "recv_object_list"}
-    | {"set", "compare_set", "multi_set", "put"}
-)
-_IN_ORDER = ("list", "tuple", "enumerate", "sorted")
 _Kind = Literal["reduced", "computed"]
-_Shared = Literal["shared"]
 _Key = int | str | None
 
 
@@ -203,7 +193,7 @@ class _Walk:
         self._slice = slice_
         self._seen: set[tuple[int, str, int, _Key]] = set()
 
-    def of_name(self, name: str, spot: Spot, key: _Key = None) -> _Found | _Shared | None:
+    def of_name(self, name: str, spot: Spot, key: _Key = None) -> _Found | Shared | None:
         """By the last line above that binds or communicates it. `key`: of its item that is asked for."""
         seen = (id(spot.scope), name, spot.line, key)
         if seen in self._seen or len(self._seen) > _MOST:
@@ -217,13 +207,13 @@ class _Walk:
         if shared is not None:
             return shared
         for line, value, index in reversed(bound):
-            branch = _one_rank_branch(spot, line)
+            branch = one_rank_branch(spot, line)
             if branch is not None:
-                if not _is_nothing(value) and any(
-                    _beside(spot, line, at) and not _is_nothing(it) for at, it, _ in bound
+                if not is_nothing(value) and any(
+                    on_two_sides(spot, line, at) and not is_nothing(it) for at, it, _ in bound
                 ):
                     return None  # both have a value of their own: which one is meant is not known
-                node = _statement(spot, line) or value
+                node = statement_at(spot, line) or value
                 return _Found(node, structs.replace(spot, line=line), branch, "computed") if node else None
             part = index if index is not None else key
             found = self.of_value(value, structs.replace(spot, line=line), part) if value is not None else None
@@ -234,7 +224,7 @@ class _Walk:
             return self.of_value(given[0], given[1]) if given is not None else None
         return None
 
-    def of_value(self, node: ast.AST, spot: Spot, key: _Key = None) -> _Found | _Shared | None:
+    def of_value(self, node: ast.AST, spot: Spot, key: _Key = None) -> _Found | Shared | None:
         """Of an expression, or of an item of it: by its variables, and by what functions of the program return."""
         item = _item(node, key)
         if item is not None:
@@ -245,7 +235,7 @@ class _Walk:
             if name is not None and isinstance(constant, (int, str)):
                 return self.of_name(name, spot, constant)
         if isinstance(node, ast.IfExp) and is_for_one_rank(node.test) is not None:
-            alone = any(_is_nothing(item) or _is_unchanged(item, spot) for item in (node.body, node.orelse))
+            alone = any(is_nothing(item) or is_unchanged(item, spot) for item in (node.body, node.orelse))
             return _Found(node, spot, one_rank_words(node.test), "computed") if alone else None
         if isinstance(node, ast.Call):
             return self._of_call(node, spot, key)
@@ -254,27 +244,27 @@ class _Walk:
             return self.of_name(name, spot, key)
         return self._of_parts([item for item in ast.iter_child_nodes(node) if isinstance(item, ast.expr)], spot)
 
-    def _of_parts(self, nodes: Sequence[ast.expr], spot: Spot) -> _Found | _Shared | None:
+    def _of_parts(self, nodes: Sequence[ast.expr], spot: Spot) -> _Found | Shared | None:
         """The first that one rank alone has; else whether one is shared."""
         found = [self.of_value(item, spot) for item in nodes]
         return next((item for item in found if isinstance(item, _Found)), next((item for item in found if item), None))
 
-    def _of_call(self, call: ast.Call, spot: Spot, key: _Key = None) -> _Found | _Shared | None:
+    def _of_call(self, call: ast.Call, spot: Spot, key: _Key = None) -> _Found | Shared | None:
         own = self._slice.function(call, spot)
         if own is None:
             return self._of_library(call, spot)
         function, at = own
-        ways: list[_Found | _Shared | None] = []
+        ways: list[_Found | Shared | None] = []
         returns = [item for item in own_nodes(function) if isinstance(item, ast.Return) and item.value is not None]
         spots = [
             structs.replace(at, scope=function, line=item.lineno, depth=None, call=(call, spot)) for item in returns
         ]
-        branches = [_one_rank_branch(inside, item.lineno) for item, inside in zip(returns, spots, strict=True)]
+        branches = [one_rank_branch(inside, item.lineno) for item, inside in zip(returns, spots, strict=True)]
         for item, inside, branch in zip(returns, spots, branches, strict=True):
             if branch is None:
                 ways.append(self.of_value(item.value, inside, key) if item.value is not None else None)
             elif all(
-                other == branch or _is_nothing(item.value) or _is_nothing(beside.value)
+                other == branch or is_nothing(item.value) or is_nothing(beside.value)
                 for beside, other in zip(returns, branches, strict=True)
             ):
                 ways.append(_Found(item, inside, branch, "computed"))
@@ -284,43 +274,45 @@ class _Walk:
             return "shared"
         return next((item for item in ways if item is not None), None)
 
-    def _of_library(self, call: ast.Call, spot: Spot) -> _Found | _Shared | None:
+    def _of_library(self, call: ast.Call, spot: Spot) -> _Found | Shared | None:
         """What only computes passes on what it is given; of other functions nothing is known."""
         name = called_name(call) or ""
         if not isinstance(call.func, ast.Attribute):
-            return self._of_parts(call.args, spot) if name in _PLAIN else _by_name(name)
+            return self._of_parts(call.args, spot) if name in _PLAIN else shared_by_name(name)
         if ast.unparse(call.func).partition(".")[0] in _OF_NUMBERS:
             return self._of_parts(call.args, spot)
         of_tensor = name in _OF_VALUES or is_of_tensor(call)
-        return self._of_parts([call.func.value], spot) if of_tensor else _by_name(name)
+        return self._of_parts([call.func.value], spot) if of_tensor else shared_by_name(name)
 
-    def _last_collective(self, name: str, spot: Spot, since: int) -> _Found | _Shared | None:
+    def _last_collective(self, name: str, spot: Spot, since: int) -> _Found | Shared | None:
         """What the last call that shares a variable between its binding and a line left, and where."""
         calls = [
             item for item in own_nodes(spot.scope) if isinstance(item, ast.Call) and since <= item.lineno < spot.line
         ]
         for call in sorted(calls, key=lambda item: (-item.lineno, -item.col_offset)):
-            names = [name, *_items_of(spot.scope, name, call)]
-            found = (_shared_by(call, item, spot.tree) or self._shared_inside(call, item, spot) for item in names)
+            names = [name, *items_of(spot.scope, name, call)]
+            found = (shared_by(call, item, spot.tree) or self._shared_inside(call, item, spot) for item in names)
             result = next((item for item in found if item is not None), None)
-            if _one_rank_branch(spot, call.lineno) is not None:  # each has a line of its own for it
-                if result in ("all", "shared") or _hands_on(call, name):
+            if one_rank_branch(spot, call.lineno) is not None:  # each has a line of its own for it
+                if result in ("all", "shared") or hands_on(call, name):
                     return "shared"
                 continue
             if result == "one":
-                return _Found(call, structs.replace(spot, line=call.lineno), _root(call), "reduced", called_name(call))
+                return _Found(
+                    call, structs.replace(spot, line=call.lineno), root_of(call), "reduced", called_name(call)
+                )
             if result is not None:
                 return result if isinstance(result, _Found) else "shared"
         return None
 
-    def _shared_inside(self, call: ast.Call, name: str, spot: Spot) -> _Found | _Shared | None:
+    def _shared_inside(self, call: ast.Call, name: str, spot: Spot) -> _Found | Shared | None:
         """Of a function of the program that is given the variable: what it does with its parameter."""
         given = passed_values(call)
         if not any(variable(item) == name for item in given):
             return None
         own = self._slice.function(call, spot)
         if own is None:
-            return _by_name(called_name(call) or "")
+            return shared_by_name(called_name(call) or "")
         function, at = own
         for parameter in parameters(function):
             passed = argument_of(call, function, parameter)
@@ -332,54 +324,6 @@ class _Walk:
         return None
 
 
-def _by_name(name: str) -> _Shared | None:
-    """Of a function of a library."""
-    return "shared" if any(part in name for part in SHARING) else None
-
-
-def _shared_by(call: ast.Call, name: str, tree: ast.Module) -> Literal["one", "all"] | None:
-    """What a call of torch.distributed leaves in a variable: the result on one rank, or on all."""
-    called = called_name(call) or ""
-    module = (imported_as(tree, call.func) or ast.unparse(call.func)).rpartition(".")[0]
-    if not module.startswith("torch.distributed") and module not in _MODULES:
-        return None
-    if called in _FILLED:
-        keyword, place = _FILLED[called]
-        value = keyword_value(call, keyword)
-        value = value if value is not None else call.args[place] if place < len(call.args) else None
-        return "one" if value is not None and _holds(value, name) else None
-    if called in _TO_ALL:
-        return "all" if any(_holds(item, name) for item in passed_values(call)) else None
-    return None
-
-
-def _items_of(scope: ast.AST, name: str, call: ast.Call) -> Iterator[str]:
-    """`value` of `for value in metrics.values():` around a call: what it shares are the items of `metrics`."""
-    for item in own_nodes(scope):
-        loops: Sequence[ast.For | ast.AsyncFor | ast.comprehension] = ()
-        if isinstance(item, (ast.For, ast.AsyncFor)):
-            loops = [item] if spans(item, call.lineno) else []
-        elif isinstance(item, ITEM_COMPREHENSIONS):
-            loops = item.generators if any(part is call for part in nodes_of(item)) else []
-        for loop in loops:
-            if _goes_through(loop.iter, name):
-                yield from (held for part in nodes_of(loop.target) if (held := variable(part)) is not None)
-
-
-def _goes_through(node: ast.expr, name: str) -> bool:
-    """`metrics`, `metrics.items()`, `enumerate(metrics.values())`."""
-    if not isinstance(node, ast.Call):
-        return variable(node) == name
-    if isinstance(node.func, ast.Attribute):
-        return not node.args and node.func.attr in ("values", "items") and variable(node.func.value) == name
-    return called_name(node) in _IN_ORDER and len(node.args) == 1 and _goes_through(node.args[0], name)
-
-
-def _hands_on(call: ast.Call, name: str) -> bool:
-    """`dist.send(plan, 1)`, `store.set("plan", plan)`: what the other ranks may get it by."""
-    return called_name(call) in _HANDS_ON and any(_holds(item, name) for item in passed_values(call))
-
-
 def _item(node: ast.AST, key: _Key) -> ast.AST | None:
     """Of a tuple, list or dict that is written out: one of what it has."""
     if isinstance(node, (ast.Tuple, ast.List)) and isinstance(key, int) and key < len(node.elts):
@@ -389,65 +333,3 @@ def _item(node: ast.AST, key: _Key) -> ast.AST | None:
         found = [value for name, value in items if isinstance(name, ast.Constant) and name.value == key]
         return found[0] if len(found) == 1 and key is not None else None
     return None
-
-
-def _holds(value: ast.AST, name: str) -> bool:
-    return any(variable(item) == name for item in nodes_of(value))
-
-
-def _root(call: ast.Call) -> str:
-    place = 1 if called_name(call) == "reduce" else 2
-    named = keyword_value(call, "dst")
-    root = named if named is not None else call.args[place] if place < len(call.args) else None
-    if any(item.arg == "group_dst" for item in call.keywords):
-        return "one rank"
-    if root is None or isinstance(root, ast.Constant):
-        return f"rank {source(root) if root is not None else 0}"
-    return f"rank `{source(root)}`"
-
-
-def _one_rank_branch(spot: Spot, line: int) -> str | None:
-    """The ranks that come to a line below an `if` on the rank, which is not around the line that reads the value."""
-    reader = {id(item) for item, around in deciding_ifs(spot.tree, spot.line) if around}
-    for item, around in deciding_ifs(spot.tree, line):
-        below = spans_body(item.body, line)
-        one = is_for_one_rank(item.test)
-        if id(item) in reader and line != spot.line:
-            continue
-        if around and one is not None and scope_of(spot.tree, item.lineno) is spot.scope:
-            rank = one_rank_words(item.test)
-            return rank if below is one else f"the ranks other than {rank}"
-    return None
-
-
-def _beside(spot: Spot, one: int, other: int) -> bool:
-    """Whether two lines are on the two sides of an `if` on the rank."""
-    return any(
-        is_for_one_rank(item.test) is not None and spans_body(item.body, one) != spans_body(item.body, other)
-        for item, _ in deciding_ifs(spot.tree, one)
-        if item.orelse and all(spans(item, line) for line in (one, other))
-    )
-
-
-def _is_nothing(value: ast.AST | None) -> bool:
-    """What a rank has that was not given a value: None, 0, False, an empty list; infinity."""
-    if isinstance(value, ast.Constant):
-        return not value.value
-    if isinstance(value, (ast.List, ast.Tuple, ast.Set)):
-        return not value.elts
-    if isinstance(value, ast.Dict):
-        return not value.keys
-    number = value.operand if isinstance(value, ast.UnaryOp) else value
-    return number is not None and _INFINITE.fullmatch(ast.unparse(number)) is not None
-
-
-def _is_unchanged(value: ast.AST, spot: Spot) -> bool:
-    """`loss` in `loss = best if rank != 0 else loss`."""
-    statement = _statement(spot, spot.line)
-    name = variable(value)
-    return name is not None and isinstance(statement, ast.Assign) and name in map(variable, statement.targets)
-
-
-def _statement(spot: Spot, line: int) -> ast.stmt | None:
-    kinds = (ast.Assign, ast.AugAssign, ast.AnnAssign)
-    return next((item for item in own_nodes(spot.scope) if isinstance(item, kinds) and item.lineno == line), None)

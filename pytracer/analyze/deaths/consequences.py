@@ -14,18 +14,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
-from itertools import takewhile
 
 import msgspec
 
-from pytracer._library_files import is_library_file, of_multiprocessing
-from pytracer._patterns import Pattern
+from pytracer._library_files import of_multiprocessing
 from pytracer._text import time_words
 from pytracer.analyze.deaths.lost_connection import lost_connection, lost_process, lost_rpc
+from pytracer.analyze.deaths.peer_errors import (
+    CHILD_FAILED,
+    WORKER_DIED,
+    mentions,
+    peer_gone,
+    reports_a_child,
+    waited_for_key,
+)
 from pytracer.analyze.deaths.raising_parents import ended_by, raised_beside_ending
 from pytracer.analyze.deaths.tree import Tree
-from pytracer.analyze.evidence.cuda.cuda_errors import cuda_error
 from pytracer.analyze.evidence.ends.sent_signals import deadly_signal, sent_signals
 from pytracer.analyze.evidence.exceptions.reraised import broken_by_loading
 from pytracer.analyze.naming import name_words, place_words
@@ -33,34 +37,7 @@ from pytracer.analyze.platform.signals import SIGKILL, SIGTERM
 from pytracer.analyze.timeline.order import Absence
 from pytracer.analyze.view import Death, ProcessView, WhyKind
 from pytracer.decode.job.identity import runs_agent
-from pytracer.report.job import ExceptionReport, HandledExceptionReport
 
-# Written by gloo, NCCL, TCPStore and sockets when the other end is gone; seen with torch 2.13, see the tests.
-_PEER_GONE = Pattern(
-    r"connection (was )?(closed|reset|refused|aborted)|closed by (the )?peer|reset by peer|broken pipe"
-    r"|socket (was )?closed|remote process exited|connection lost"
-    r"|read error \[|write error \[|failed to (recv|send)|ncclRemoteError",
-    re.IGNORECASE,
-)
-_STORE_ERROR = Pattern(r"(^|\.)DistStoreError$")
-# torch 2.13, TCPStore.cpp; not for the keys of a group's backend: `/default_pg/0//cpu//0/0`.
-_KEY_TIMEOUT = Pattern(r"^wait timeout after \d+ms, keys: (?!.*//[a-z]+//\d+/)")
-PEER_SILENT = Pattern(r"timed out|timeout|failed to pass monitoredBarrier", re.IGNORECASE)
-# An exception of c10d: by its type, by what its message names, or by the library that raised it. Other sockets and
-# queues write "timed out" and "connection refused", too.
-_C10D_TYPE = Pattern(r"^(gloo|c10d|c10)::|(^|\.)Dist(Backend|Network|Store|QueueEmpty)?Error$|^torch\.distributed\.")
-_C10D_MESSAGE = Pattern(
-    r"\b(gloo|c10d|NCCL|ncclRemoteError|ncclSystemError|UCC|TCPStore|FileStore|ProcessGroup\w*|torch\.distributed"
-    r"|monitoredBarrier)\b"
-)
-_C10D_FILE = Pattern(r"/torch/(distributed/|nn/parallel/distributed\.py)")
-# Exceptions by which a parent passes on the failure of a child.
-_CHILD_FAILED = Pattern(
-    r"ChildFailedError|ProcessExitedException|ProcessRaisedException|CalledProcessError|BrokenProcessPool"
-    r"|TerminatedWorkerError|UncompletedJobError|FailedJobError"  # joblib's loky, submitit
-)
-_WORKER_DIED = Pattern(r"DataLoader worker \(pid(?:\(s\))? ([\d, ]+)\)")
-_WATCHDOGS = ("pt_nccl_watchdg", "pt_nccl_heartbt")  # torch 2.13, ProcessGroupNCCL.cpp
 PROMPT = ("fault", "abort")
 # torchrun's agent, mp.spawn, Slurm's KillWait and Kubernetes wait 30 s between SIGTERM and SIGKILL.
 _GRACE_NS = 25_000_000_000
@@ -69,61 +46,6 @@ _POOLS = (*of_multiprocessing("pool"), "/loky/process_executor.py", "/loky/backe
 _ONE_LOOK_NS = 1_000_000
 _OF_ITS_OWN = ("exception", "exit")
 _WENT_ON_NS = 1_000_000_000  # a parent that lost its child against its will ends sooner
-
-
-def peer_gone(view: ProcessView) -> bool:
-    """Whether the exception reports that another process of the job closed its connection."""
-    return _communication_says(view.exception, _PEER_GONE)
-
-
-def speaks_of_lost_peer(exception: ExceptionReport | HandledExceptionReport | None) -> bool:
-    """Whether an exception of c10d reports a lost connection, or an answer that did not arrive in time."""
-    return _communication_says(exception, _PEER_GONE) or _communication_says(exception, PEER_SILENT)
-
-
-def mentions_lost_peer(view: ProcessView) -> bool:
-    """Whether the end mentions another process: a lost connection, an answer that did not arrive in time."""
-    error = cuda_error(view)
-    if error is not None and error.sticky:
-        return False  # NCCL's watchdog is often the first one to hear of the device's own failure
-    if waited_for_key(view):
-        return False
-    thread = view.crash.thread_name if view.crash is not None and view.crash.code <= 0 else ""
-    return speaks_of_lost_peer(view.exception) or thread.startswith(_WATCHDOGS)
-
-
-def waited_for_key(view: ProcessView) -> bool:
-    """Whether the program's own line waited in vain for a key of the store, which another rank was to set.
-
-    The store answered: nobody was lost. Below init_process_group() and the like, such a wait is torch's.
-    """
-    exception = view.exception
-    if exception is None or not exception.python_stack or is_library_file(exception.python_stack[0].file):
-        return False
-    return _says(_STORE_ERROR, exception.type or "") and _says(_KEY_TIMEOUT, exception.message or "")
-
-
-def _communication_says(exception: ExceptionReport | HandledExceptionReport | None, pattern: Pattern) -> bool:
-    if exception is None or not _says(pattern, exception.message or ""):
-        return False
-    if _says(_C10D_TYPE, exception.type or "") or _says(_C10D_MESSAGE, exception.message or ""):
-        return True
-    library = takewhile(lambda frame: is_library_file(frame.file), exception.python_stack or ())
-    return any(_says(_C10D_FILE, frame.file or "") for frame in library)
-
-
-@lru_cache(maxsize=4096)
-def _says(pattern: Pattern, text: str) -> bool:
-    """Cached: thousands of ranks end with the same words."""
-    return pattern.search(text) is not None
-
-
-def reports_a_child(view: ProcessView) -> bool:
-    """Whether the exception passes on the failure of a child."""
-    exception = view.exception
-    if exception is None:
-        return False
-    return _says(_CHILD_FAILED, exception.type or "") or _says(_WORKER_DIED, exception.message or "")
 
 
 class Following(msgspec.Struct, frozen=True):
@@ -180,7 +102,7 @@ class Followers:
 
     def _passes_on(self, death: Death) -> Following | None:
         role, exception = death.view.process.role, death.view.exception
-        wrapper = death.nature == "exit" or (exception is not None and _says(_CHILD_FAILED, exception.type or ""))
+        wrapper = death.nature == "exit" or (exception is not None and mentions(CHILD_FAILED, exception.type or ""))
         if broken_by_loading(exception):
             return None
         if death.nature in PROMPT or not (role == "launcher" or wrapper):
@@ -232,7 +154,7 @@ class Followers:
 
     def _lost_worker(self, death: Death) -> Following | None:
         exception = death.view.exception
-        match = _WORKER_DIED.search(exception.message or "") if exception else None
+        match = WORKER_DIED.search(exception.message or "") if exception else None
         if match is None:
             return None
         pids = {int(pid) for pid in re.findall(r"\d+", match[1])}

@@ -12,15 +12,9 @@ from collections.abc import Iterable, Sequence
 from msgspec import structs
 
 from pytracer._text import list_words, ranks_words, time_words
-from pytracer.analyze.deaths.consequences import (
-    PROMPT,
-    Followers,
-    mentions_lost_peer,
-    peer_gone,
-    reports_a_child,
-    subject,
-)
+from pytracer.analyze.deaths.consequences import PROMPT, Followers, subject
 from pytracer.analyze.deaths.ending import ending_in_mid_work, orderly_end
+from pytracer.analyze.deaths.peer_errors import mentions_lost_peer, peer_gone, reports_a_child
 from pytracer.analyze.deaths.time_limits import at_time_limit
 from pytracer.analyze.deaths.tree import Tree
 from pytracer.analyze.evidence.ends.library_exits import ends_unasked

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from pytracer._text import list_words
-from pytracer.analyze.deaths.consequences import reports_a_child
+from pytracer.analyze.deaths.peer_errors import reports_a_child
 from pytracer.analyze.evidence.ends.sent_signals import deadly_signal, sent_signals
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.slicing.files import program_files

@@ -8,7 +8,7 @@ import msgspec
 
 from pytracer._library_files import is_library_file
 from pytracer.analyze.collectives.call_sites import site_of
-from pytracer.analyze.deaths.consequences import mentions_lost_peer, speaks_of_lost_peer
+from pytracer.analyze.deaths.peer_errors import mentions_lost_peer, speaks_of_lost_peer
 from pytracer.analyze.evidence.phrases import error_at_words
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, spans_body
 from pytracer.analyze.naming import line_in, name_words

@@ -25,7 +25,7 @@ from pytracer.analyze.collectives.matching import GroupMatch
 from pytracer.analyze.collectives.time_limits import time_limit
 from pytracer.analyze.collectives.ways import quoted
 from pytracer.analyze.deaths.attribution import symptom_evidence, views_of
-from pytracer.analyze.deaths.consequences import PEER_SILENT
+from pytracer.analyze.deaths.peer_errors import PEER_SILENT
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of
 from pytracer.analyze.rules.account import account, nothing_to_compare

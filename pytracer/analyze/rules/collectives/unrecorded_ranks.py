@@ -18,7 +18,7 @@ import msgspec
 from pytracer._text import capital, count_words
 from pytracer.analyze.collectives.description import span_words
 from pytracer.analyze.deaths.attribution import symptom_evidence
-from pytracer.analyze.deaths.consequences import peer_gone
+from pytracer.analyze.deaths.peer_errors import peer_gone
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
 from pytracer.analyze.view import JobView
 from pytracer.report.job import Evidence
