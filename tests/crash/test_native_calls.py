@@ -50,6 +50,15 @@ def test_a_constant_of_the_library_is_no_tensor_that_was_left(library: Path, run
     assert "past the end" not in summary
 
 
+def test_an_index_below_an_array_is_no_use_of_the_tensor_that_was_there_before(library: Path, run: Path) -> None:
+    """The array is in the hole of a tensor that was freed: the instruction counted from its first byte."""
+    report, summary, advice = died(library, "row", run)
+    assert report.verdict is not None
+    assert (report.verdict.class_, report.verdict.confidence) == ("out-of-bounds", "likely")
+    assert "before `scores` [9, 1048576] float32, where row -1 would begin" in summary
+    assert advice.startswith("The index of `scores`, which line 46 passes, goes below 0")
+
+
 def test_a_line_that_passes_no_number_is_not_told_to_check_one(library: Path, run: Path) -> None:
     """The look-alike: the count is in the data."""
     _, summary, advice = died(library, "data", run)

@@ -13,7 +13,13 @@ import msgspec
 from pytracer.analyze.address_space.address_info import Place
 from pytracer.analyze.address_space.lookup import AddressSpace
 from pytracer.analyze.address_space.neighbors import covers
-from pytracer.analyze.address_space.referrers import STATE_REGISTERS, is_stored, memory_words, stack_words
+from pytracer.analyze.address_space.referrers import (
+    STATE_REGISTERS,
+    data_registers,
+    is_stored,
+    memory_words,
+    stack_words,
+)
 from pytracer.decode.types.snapshot import Crash, Storage
 
 _GAP_BYTES = 4096  # headers of the heap and what alignment leaves
@@ -43,19 +49,34 @@ def may_be_counted_from_elsewhere(space: AddressSpace, place: Place) -> bool:
     also what earlier calls left, and what was computed.
     """
     crash, storage = space.snapshot.crash, place.storage
-    if crash is None or storage is None:
+    if crash is None or storage is None or _is_held(crash, storage, place.addr):
         return False
-    held = set(_held(crash))
+    return any(space.live_around(value) is not None for value in _held(crash))
+
+
+def may_be_counted_from_array(space: AddressSpace, place: Place) -> bool:
+    """Whether a register had the first byte of an array that lies where the freed storage was, and nothing that one's.
+
+    What a large block leaves is mapped anew in part: an index that leads out of the array ends in what is left.
+    """
+    crash, storage = space.snapshot.crash, place.storage
+    if crash is None or storage is None or _is_held(crash, storage, place.addr):
+        return False
+    registers = set(data_registers(crash).values())
+    inside = (item for item in crash.arrays if covers(storage, item.data) and item.data in registers)
+    return any((span := item.extent) is not None and not span[0] <= place.addr < span[1] for item in inside)
+
+
+def _is_held(crash: Crash, storage: Storage, addr: int) -> bool:
+    """Whether anything had the address of the freed storage, by which it may have been used."""
     first = range(storage.base, storage.base + _FIRST_BYTES)
-    addresses = (place.addr, *(other.fault_addr for other in crash.also_crashed))
-    meant = (
-        any(addr in first for addr in addresses)
-        or storage.base in held
+    return (
+        any(item in first for item in (addr, *(other.fault_addr for other in crash.also_crashed)))
+        or storage.base in _held(crash)
         or any(word == storage.base for _, word in memory_words(crash))
         or any(holder.base == storage.base for holder in crash.holders)
-        or is_stored(crash, place.addr)
+        or is_stored(crash, addr)
     )
-    return not meant and any(space.live_around(value) is not None for value in held)
 
 
 def freed_neighbor(space: AddressSpace, place: Place) -> FreedNeighbor | None:

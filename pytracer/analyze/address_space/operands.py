@@ -11,7 +11,11 @@ from msgspec import structs
 from pytracer.analyze.address_space.address_info import Place
 from pytracer.analyze.address_space.common_offset import by_common_offset
 from pytracer.analyze.address_space.formation import find_formation
-from pytracer.analyze.address_space.freed_neighbor import freed_neighbor, may_be_counted_from_elsewhere
+from pytracer.analyze.address_space.freed_neighbor import (
+    freed_neighbor,
+    may_be_counted_from_array,
+    may_be_counted_from_elsewhere,
+)
 from pytracer.analyze.address_space.guard_pool import FOUND
 from pytracer.analyze.address_space.lookup import GUESSED, AddressSpace
 from pytracer.analyze.address_space.neighbors import covers, is_near
@@ -97,13 +101,26 @@ def _by_others(space: AddressSpace, place: Place, instruction: Instruction | Non
 
 
 def _was_meant_elsewhere(space: AddressSpace, place: Place, instruction: Instruction | None) -> bool:
-    """Whether the storage is a guess, and the instruction counted from other memory: of malloc, say."""
+    """Whether the storage is a guess or freed, and the access was counted from other memory: of malloc, say.
+
+    What was mapped into the hole of a freed storage is other memory, too.
+    """
+    if place.found == GUESSED and place.kind in ("past-storage", "before-storage"):
+        return _counts_from_elsewhere(space, place, instruction)
+    if place.found == FOUND or place.kind != "freed-storage":
+        return False
+    if may_be_counted_from_array(space, place):
+        return True
+    scaled = instruction is not None and instruction.scale > 1  # else the index may be the pointer
+    return scaled and _counts_from_elsewhere(space, place, instruction)
+
+
+def _counts_from_elsewhere(space: AddressSpace, place: Place, instruction: Instruction | None) -> bool:
+    """Whether the instruction adds an index to a pointer into another mapping, which may be read."""
     crash = space.snapshot.crash
-    if crash is None or place.found != GUESSED or place.kind not in ("past-storage", "before-storage"):
+    if crash is None or instruction is None or instruction.base_value is None or place.storage is None:
         return False
-    if instruction is None or instruction.base_value is None or not instruction.index_value or place.storage is None:
-        return False
-    counted_from = mapping_at(crash.mappings, instruction.base_value)
+    counted_from = mapping_at(crash.mappings, instruction.base_value) if instruction.index_value else None
     if counted_from is None or "r" not in counted_from.permissions:
         return False
     return not counted_from.start <= place.storage.base < counted_from.end

@@ -17,6 +17,10 @@ void decode(const char *file, const float *pixels) {
   for (long i = 0; i < count; i++) last = pixels[i];
 }
 
+void score(const float *scores, int row, int columns) {
+  for (int column = 0; column < columns; column++) last = scores[(long)row * columns + column];
+}
+
 /* A constant of the library, which no count leads to. */
 static const char title[] = "row";
 void label(const float *row, int columns, int times) {

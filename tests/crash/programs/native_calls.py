@@ -1,9 +1,9 @@
-"""Calls a C library in ways that end it: native_calls.py LIBRARY number|constant|data|threads|alone|owners|wrong.
+"""Calls a C library in ways that end it: native_calls.py LIBRARY number|constant|data|threads|alone|owners|wrong|row.
 
 number: a count that is too large. constant: a constant of the library is written. data: no count is passed, one in
 the data is too large. threads: two threads are in the library at once. alone: the other thread sleeps in Python.
 owners: the tensor of from_dlpack() and the object that gave its memory away both free it. wrong: something that is no
-block is freed, without any tensor.
+block is freed, without any tensor. row: row -1 of an array that lies where a tensor was, before.
 """
 
 import ctypes
@@ -12,12 +12,13 @@ import sys
 import threading
 import time
 
+import numpy as np
 import torch
 
 library = ctypes.CDLL(sys.argv[1])
 how = sys.argv[2]
 library.enlarge.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_int]
-library.label.argtypes = library.enlarge.argtypes
+library.label.argtypes = library.score.argtypes = library.enlarge.argtypes
 library.decode.argtypes = [ctypes.c_char_p, ctypes.c_void_p]
 library.samples_new.argtypes, library.samples_new.restype = [ctypes.c_int64], ctypes.c_void_p
 library.samples_free.argtypes, library.samples_free.restype = [ctypes.c_void_p], None
@@ -36,6 +37,13 @@ def label(columns, times):
 def decode(file):
     pixels = torch.zeros(16)
     library.decode(file, pixels.data_ptr())
+
+
+def score(row):
+    """Larger than 32 MiB: malloc() gives such a block a mapping of its own, and takes it back."""
+    torch.zeros(16 << 20)
+    scores = np.zeros((9, 1 << 20), np.float32)
+    library.score(scores.ctypes.data, row, scores.shape[1])
 
 
 class Samples:
@@ -77,3 +85,5 @@ elif how == "owners":
 elif how == "wrong":
     row = torch.zeros(64)
     library.samples_free(row.data_ptr() + 8)
+elif how == "row":
+    score(-1)

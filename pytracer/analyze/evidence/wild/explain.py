@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from pytracer.analyze.evidence.native.jumps import Jump
 from pytracer.analyze.evidence.wild.address import may_be_indexed
+from pytracer.analyze.evidence.wild.array_index import array_index
 from pytracer.analyze.evidence.wild.based_index import based_index
 from pytracer.analyze.evidence.wild.below_null import below_null
 from pytracer.analyze.evidence.wild.called_number import called_number
@@ -105,6 +106,7 @@ _FINDERS: tuple[Callable[[ProcessView], Explanation | None], ...] = (
     misread_floats,
     float_index,
     looked_up_index,
+    array_index,
     _far_index,
     copied_row,
     _overflow,
