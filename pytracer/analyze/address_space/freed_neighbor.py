@@ -67,6 +67,18 @@ def may_be_counted_from_array(space: AddressSpace, place: Place) -> bool:
     return any((span := item.extent) is not None and not span[0] <= place.addr < span[1] for item in inside)
 
 
+def may_be_counted_from_hole(space: AddressSpace, place: Place) -> bool:
+    """Whether part of the freed storage's memory is mapped again, and nothing had its address.
+
+    What lies there now may be what the access was counted from: a block of malloc(), or what is left of the heap.
+    """
+    crash, storage = space.snapshot.crash, place.storage
+    if crash is None or storage is None or _is_held(crash, storage, place.addr):
+        return False
+    end = storage.base + storage.nbytes
+    return any(item.start < end and storage.base < item.end for item in crash.mappings)
+
+
 def _is_held(crash: Crash, storage: Storage, addr: int) -> bool:
     """Whether anything had the address of the freed storage, by which it may have been used."""
     first = range(storage.base, storage.base + _FIRST_BYTES)

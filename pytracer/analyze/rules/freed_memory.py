@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from pytracer._text import size_words, time_words
 from pytracer.analyze.address_space.description import offset_words
-from pytracer.analyze.address_space.freed_neighbor import FreedNeighbor, freed_neighbor, may_be_counted_from_elsewhere
+from pytracer.analyze.address_space.freed_neighbor import (
+    FreedNeighbor,
+    freed_neighbor,
+    may_be_counted_from_elsewhere,
+    may_be_counted_from_hole,
+)
 from pytracer.analyze.address_space.guard_pool import FOUND
 from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.guard_mode import guard_confidence, guard_evidence
@@ -43,6 +48,10 @@ _WAIT = (
 _COUNTED = (
     "what the address was counted from: nothing held the first byte of the freed storage, and something a pointer into "
     "a live one"
+)
+
+_REUSED = (
+    "what the address was counted from: nothing held that of the freed storage, and part of its memory is mapped again"
 )
 
 
@@ -120,7 +129,7 @@ def _confidence(view: ProcessView) -> Confidence:
         return "possible"
     unmapped = view.signal is not None and view.signal.code == "SEGV_MAPERR"
     seen = unmapped and place.found in ("exact", "register")
-    return "certain" if seen and not _counted_from_elsewhere(view) else "likely"
+    return "certain" if seen and not _counted_from_elsewhere(view) and not _counted_from_hole(view) else "likely"
 
 
 def _may_be_indexed(view: ProcessView) -> bool:
@@ -173,7 +182,7 @@ def _neighbor(view: ProcessView) -> FreedNeighbor | None:
 def _ran_in(view: ProcessView) -> str | None:
     found = _neighbor(view)
     if found is None:
-        return _COUNTED if _counted_from_elsewhere(view) else None
+        return _COUNTED if _counted_from_elsewhere(view) else _REUSED if _counted_from_hole(view) else None
     return (
         f"proof that it was not an access past the end of the live storage of {size_words(found.live.nbytes)} before "
         "it: nothing held the first byte of the freed one"
@@ -183,6 +192,11 @@ def _ran_in(view: ProcessView) -> str | None:
 def _counted_from_elsewhere(view: ProcessView) -> bool:
     place = view.place
     return place is not None and place.found != FOUND and may_be_counted_from_elsewhere(view.space, place)
+
+
+def _counted_from_hole(view: ProcessView) -> bool:
+    place = view.place
+    return place is not None and place.found != FOUND and may_be_counted_from_hole(view.space, place)
 
 
 def _older(view: ProcessView) -> str | None:
