@@ -117,7 +117,6 @@ from pytracer.analyze.evidence.failing.usage.calls import (
     plain_layers,
     tensor_as_condition,
     unset_name,
-    values_to_unpack,
     wrong_kind,
 )
 from pytracer.analyze.evidence.failing.usage.dropped_libraries import (
@@ -154,6 +153,7 @@ from pytracer.analyze.evidence.failing.usage.traced_sizes import traced_size, tr
 from pytracer.analyze.evidence.failing.usage.uncalled_classes import class_with_tensors
 from pytracer.analyze.evidence.failing.usage.unloaded_libraries import torch_not_imported
 from pytracer.analyze.evidence.failing.usage.unmade_errors import unmade_error_here, unmade_here_subject
+from pytracer.analyze.evidence.failing.usage.unpacked import values_to_unpack
 from pytracer.analyze.evidence.failing.usage.unpacked_keys import unpacked_keys
 from pytracer.analyze.evidence.failing.usage.walkers import too_deep, walked_too_deep
 from pytracer.analyze.evidence.limits.descriptor_sets import beyond_select

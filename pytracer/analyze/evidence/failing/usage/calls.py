@@ -22,7 +22,6 @@ _ARGUMENTS = Pattern(
     r"^([\w.<>]+)\(\) (?:missing \d+ required (?:positional|keyword-only) arguments?: (?P<names>.+)"
     r"|takes (?:from \d+ to )?\d+ positional arguments? but (?P<given>\d+) (?:was|were) given)"
 )
-_UNPACK = Pattern(r"(too many|not enough) values to unpack \(expected (?:at least )?(\d+)(?:, got (\d+))?")
 _LENGTH = Pattern(r"object of type '(\w+)' has no len\(\)")
 _MOST = 3
 
@@ -197,49 +196,6 @@ def tensor_as_condition(at: FailingLine) -> str | None:
     return (
         f"`{name}`{whence(at, name)} has {has}, where line {at.line} asks for one answer. Reduce it where it is made "
         "(`.mean()`, `.item()`), or say which is meant here: .any(), .all(), `is None`."
-    )
-
-
-def values_to_unpack(at: FailingLine) -> str | None:
-    """`for x, y in loader` over items of three."""
-    found = _UNPACK.search(at.message)
-    if at.kind != "ValueError" or found is None or not at.own:
-        return None
-    statement = at.statement
-    wanted = int(found[2])
-    if isinstance(statement, (ast.For, ast.AsyncFor)):
-        target, value = statement.target, statement.iter
-        what = f"an item of `{source(value)}`"
-    elif isinstance(statement, ast.Assign):
-        target, value = statement.targets[0], statement.value
-        what = f"`{source(value)}`"
-    else:
-        return None
-    shape, told = at.shape(value), at.value(value)
-    has = f" ({shape.words})" if shape is not None else f" (a {told})" if told is not None else ""
-    count = f"{found[3]} values" if found[3] else "more" if found[1] == "too many" else "fewer"
-    inner = next((name for name in names_in(value) if at.came(name)), None)
-    made = (
-        f"; `{inner}` is made{at.came(inner).replace(' (', ' at ', 1).removesuffix(')')}" if inner is not None else ""
-    )
-    if isinstance(statement, ast.Assign) and isinstance(value, ast.Attribute) and value.attr == "shape":
-        owner = at.shape(value.value)
-        has = f" {owner.words}" if owner is not None else ""
-        return (
-            f"`{source(target)}` takes {wanted} dimensions at line {at.line}, and `{source(value)}`{has} has {count}"
-            f"{at.came(variable(value.value) or '')}: a batch, channel or time dimension is missing or too many."
-        )
-    if isinstance(value, ast.Call) and called_name(value) in ("split", "rsplit", "partition", "groups"):
-        held = at.value(inner) if inner is not None else None
-        long = f" (`{inner}` is of {held.rpartition(' ')[2]} characters)" if held and held.startswith("str of") else ""
-        return (
-            f"`{source(value)}` gives {count} where line {at.line} takes {wanted}{long}{made}: that line of the text "
-            "has a field too many or too few, or another separator. Print repr() of it, and skip or mend such lines "
-            "where they are read."
-        )
-    return (
-        f"`{source(target)}` takes {wanted} values at line {at.line}, and {what}{has} has {count}{made}. Name as many "
-        "as it has (`x, y, *rest`), or return fewer."
     )
 
 

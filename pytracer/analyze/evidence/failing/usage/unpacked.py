@@ -1,0 +1,161 @@
+"""Values that a line takes apart: more or fewer than there are, and the function of the program that returned them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import TypeGuard
+
+import msgspec
+
+from pytracer._patterns import Pattern
+from pytracer._text import count_words
+from pytracer.analyze.evidence.failing.expressions import names_in, source
+from pytracer.analyze.evidence.failing.line import FailingLine
+from pytracer.analyze.evidence.slicing.bindings import bindings_of
+from pytracer.analyze.evidence.slicing.callers import called_function
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.scopes import Function, class_around, definitions, own_nodes
+from pytracer.analyze.naming import line_in
+
+_UNPACK = Pattern(r"(too many|not enough) values to unpack \(expected (?:at least )?(\d+)(?:, got (\d+))?")
+_ONE_VALUE = frozenset(  # of NumPy and torch, functions and methods: an array or tensor, never a tuple
+    {"append", "array", "asarray", "as_tensor", "astype", "cat", "clone", "concat", "concatenate", "copy", "detach"}
+    | {"empty", "flatten", "float", "from_numpy", "full", "hstack", "ones", "ravel", "reshape", "stack", "tensor", "to"}
+    | {"unsqueeze", "view", "vstack", "zeros", "zeros_like"}
+)
+_UNKNOWN = -1
+_DEEPEST = 4  # functions that return what another one returns
+
+
+class _Returned(msgspec.Struct, frozen=True):
+    """What the only `return` of a function gives; `values`: of a tuple that is written out; None for one value."""
+
+    function: str
+    file: str
+    line: int
+    text: str
+    values: int | None
+
+    def told(self, at: FailingLine) -> str:
+        """`` reset() returns one value (line 45: `return self._observe()`) ``."""
+        what = "one value" if self.values is None else count_words(self.values, "value")
+        return f"{self.function}() returns {what} ({self._place(at)}: `return {self.text}`)"
+
+    def change(self, at: FailingLine, target: ast.expr, wanted: int) -> str:
+        """On either side."""
+        there = f"return {wanted} at {self._place(at)}"
+        if self.values is not None:
+            return f"{there}, or take {self.values} at line {at.line}."
+        first = target.elts[0] if isinstance(target, (ast.Tuple, ast.List)) and target.elts else target
+        return (
+            f"{there}, or take it whole at line {at.line} (`{source(first)} = ...`): its own items are no such values."
+        )
+
+    def _place(self, at: FailingLine) -> str:
+        return line_in(self.file, self.line, at.frame.file)
+
+
+def values_to_unpack(at: FailingLine) -> str | None:
+    """`for x, y in loader` over items of three."""
+    found = _UNPACK.search(at.message)
+    if at.kind != "ValueError" or found is None or not at.own:
+        return None
+    statement = at.statement
+    wanted = int(found[2])
+    if isinstance(statement, (ast.For, ast.AsyncFor)):
+        target, value = statement.target, statement.iter
+        what = f"an item of `{source(value)}`"
+    elif isinstance(statement, ast.Assign):
+        target, value = statement.targets[0], statement.value
+        what = f"`{source(value)}`"
+    else:
+        return None
+    shape, told = at.shape(value), at.value(value)
+    has = f" ({shape.words})" if shape is not None else f" (a {told})" if told is not None else ""
+    count = f"{found[3]} values" if found[3] else "more" if found[1] == "too many" else "fewer"
+    inner = next((name for name in names_in(value) if at.came(name)), None)
+    made = (
+        f"; `{inner}` is made{at.came(inner).replace(' (', ' at ', 1).removesuffix(')')}" if inner is not None else ""
+    )
+    if isinstance(statement, ast.Assign) and isinstance(value, ast.Attribute) and value.attr == "shape":
+        owner = at.shape(value.value)
+        has = f" {owner.words}" if owner is not None else ""
+        return (
+            f"`{source(target)}` takes {wanted} dimensions at line {at.line}, and `{source(value)}`{has} has {count}"
+            f"{at.came(variable(value.value) or '')}: a batch, channel or time dimension is missing or too many."
+        )
+    if isinstance(value, ast.Call) and called_name(value) in ("split", "rsplit", "partition", "groups"):
+        held = at.value(inner) if inner is not None else None
+        long = f" (`{inner}` is of {held.rpartition(' ')[2]} characters)" if held and held.startswith("str of") else ""
+        return (
+            f"`{source(value)}` gives {count} where line {at.line} takes {wanted}{long}{made}: that line of the text "
+            "has a field too many or too few, or another separator. Print repr() of it, and skip or mend such lines "
+            "where they are read."
+        )
+    takes = f"`{source(target)}` takes {wanted} values at line {at.line}"
+    returned = _returned(at, value, wanted) if isinstance(statement, ast.Assign) else None
+    if returned is not None:
+        return f"{takes}, and {returned.told(at)}: {returned.change(at, target, wanted)}"
+    change = "return fewer" if found[1] == "too many" else "return all of them"
+    named = "Name as many as it has (`x, y, *rest`)" if found[1] == "too many" else "Name as many as it has"
+    return f"{takes}, and {what}{has} has {count}{made}. {named}, or {change}."
+
+
+def _returned(at: FailingLine, call: ast.expr, wanted: int) -> _Returned | None:
+    """Of the only function of that name that does not give as many as are wanted; None where more may be meant."""
+    name = called_name(call) if isinstance(call, ast.Call) else None
+    if not isinstance(call, ast.Call) or name is None:
+        return None
+    known = called_function(at.files, at.tree, call)
+    own = [known] if known is not None else [*_methods(at, name)] if isinstance(call.func, ast.Attribute) else []
+    counted = [(*item, _returns(at, *item, _DEEPEST)) for item in own]
+    unfit = [item for item in counted if item[2] != wanted]
+    if len(unfit) != 1 or unfit[0][2] == _UNKNOWN:
+        return None
+    file, function, values = unfit[0]
+    line, value = next((item.lineno, item.value) for item in own_nodes(function) if _gives(item))
+    return _Returned(name, file, line, source(value) if value is not None else "None", values)
+
+
+def _methods(at: FailingLine, name: str) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
+    for file, tree in at.files.items():
+        for item in definitions(tree).get(name, ()):
+            if not isinstance(item, ast.ClassDef) and class_around(tree, item) is not None:
+                yield file, item
+
+
+def _gives(item: ast.AST) -> TypeGuard[ast.Return]:
+    return isinstance(item, ast.Return) and item.value is not None
+
+
+def _returns(at: FailingLine, file: str, function: Function, deepest: int) -> int | None:
+    """How many values each `return` of a function gives; as _count()."""
+    nodes = [*own_nodes(function)]
+    if any(isinstance(item, (ast.Yield, ast.YieldFrom)) for item in nodes):
+        return _UNKNOWN
+    values = [item.value for item in nodes if _gives(item)]
+    found = {_count(at, file, function, item, deepest) if item is not None else _UNKNOWN for item in values}
+    return found.pop() if len(found) == 1 else _UNKNOWN
+
+
+def _count(at: FailingLine, file: str, function: Function, value: ast.expr, deepest: int) -> int | None:
+    """How many values an expression has; None of one that is no tuple, _UNKNOWN where it may be either."""
+    if isinstance(value, ast.Tuple):
+        return _UNKNOWN if any(isinstance(item, ast.Starred) for item in value.elts) else len(value.elts)
+    if isinstance(value, (ast.BinOp, ast.Compare, ast.Dict, ast.JoinedStr, ast.Constant)):
+        return None
+    name = variable(value)
+    if isinstance(value, ast.Name) and name is not None:
+        bound = [item for _, item, place in bindings_of(function, name) if place is None]
+        counts = {
+            _count(at, file, function, item, deepest - 1) if isinstance(item, ast.expr) else _UNKNOWN for item in bound
+        }
+        return counts.pop() if len(counts) == 1 and deepest else _UNKNOWN
+    if not isinstance(value, ast.Call) or not deepest:
+        return _UNKNOWN
+    if called_name(value) in _ONE_VALUE:
+        return None
+    own = called_function(at.files, at.files.get(file, at.tree), value)
+    return _returns(at, *own, deepest - 1) if own is not None else _UNKNOWN
