@@ -15,6 +15,7 @@ import os
 import pathlib
 import re
 import stat
+import sys
 import time
 from collections.abc import Iterator
 from types import FrameType, TracebackType
@@ -27,12 +28,13 @@ from pytracer.record.torch.open_writers import open_writers
 
 _GIVEN = ("name_or_buffer", "filename", "file", "fname", "path", "filepath", "filepath_or_buffer", "fp", "f", "stream")
 _READERS = re.compile(
-    r"/(?:torch/(?:serialization|_weights_only_unpickler)|numpy/lib/|json/|codecs|pickle|zipfile|tarfile|gzip|lzma|bz2"
+    r"/(?:torch/(?:serialization|_weights_only_unpickler)|numpy/lib/|numpy/_?core/memmap|json/|codecs|pickle|zipfile|tarfile|gzip|lzma|bz2"
     r"|yaml/|tomllib/|configparser|csv|safetensors/|h5py/|PIL/|pandas/io/|torchvision/io/|torchaudio/|soundfile)"
 )
 _FILES = (io.BufferedReader, io.TextIOWrapper, io.BufferedRandom)
 _WRITERS = (io.BufferedWriter, io.TextIOWrapper, io.BufferedRandom, io.FileIO)
 _PATHS = (str, pathlib.PosixPath)
+_MAPS = re.compile(r"/numpy/_?core/memmap\.py$")
 # Types and messages of what reading or writing a file raises, beside OSError.
 _OF_FILES = re.compile(
     r"EOFError|Unpickling|JSONDecode|UnicodeDecode|BadZip|ReadError|BadGzip|LZMAError|Safetensor|UnidentifiedImage"
@@ -80,7 +82,7 @@ def opened_file(error: BaseException, trace: TracebackType | None) -> list[dict[
     path, holder = _path(error, frames, own, written=refused) if of_files else (None, None)
     if path is None or _secret(path):
         return found
-    facts = {"file": path, **({"file held by": holder} if holder is not None else {})}
+    facts = {"file": path, **({"file held by": holder} if holder is not None else {}), **_asked(frames)}
     for part in (_facts, _room, _alike) if refused else (_facts,):
         with contextlib.suppress(OSError, ValueError):
             facts |= part(path)
@@ -115,6 +117,14 @@ def _path(
             if path is not None:
                 return path, None
     return None, None
+
+
+def _asked(frames: list[FrameType]) -> dict[str, str]:
+    """How many bytes of the file numpy.memmap() was to map, from its begin on (numpy 1.22 to 2.x)."""
+    last = frames[0]
+    bounds = [last.f_locals.get(name) for name in ("start", "bytes")] if _MAPS.search(last.f_code.co_filename) else []
+    sizes = [item for item in bounds if type(item) is int]
+    return {"file asked size": str(sum(sizes))} if bounds and len(sizes) == len(bounds) else {}
 
 
 def _held(frame: FrameType, *, written: bool) -> tuple[str | None, str | None]:
@@ -287,4 +297,16 @@ def _absent(path: str) -> dict[str, str]:
             facts["file folder entries"] = str(len(names))
             if like:
                 facts["file like it"] = lower[like[0]]
-    return facts
+    return {**facts, **_elsewhere(path)}
+
+
+def _elsewhere(path: str) -> dict[str, str]:
+    """Of a relative path: another folder from which it leads to something, and the current one."""
+    if os.path.isabs(path):
+        return {}
+    here, main = os.getcwd(), getattr(sys.modules.get("__main__"), "__file__", None)
+    script = os.path.dirname(os.path.abspath(main)) if type(main) is str else ""
+    for folder in (os.environ.get("PWD", ""), script, os.path.dirname(script)):
+        if os.path.isabs(folder) and os.path.realpath(folder) != here and os.path.exists(os.path.join(folder, path)):
+            return {"file in folder": folder, "file current folder": here}
+    return {}

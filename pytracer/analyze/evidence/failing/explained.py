@@ -64,6 +64,8 @@ from pytracer.analyze.evidence.failing.processes.unprepared_reducers import (
 )
 from pytracer.analyze.evidence.failing.processes.unreturned_losses import unreturned_loss, unreturned_subject
 from pytracer.analyze.evidence.failing.stored.byte_order import other_byte_order
+from pytracer.analyze.evidence.failing.stored.ended_folders import ended_folder, ended_folder_subject
+from pytracer.analyze.evidence.failing.stored.file_types import misread_file, misread_subject
 from pytracer.analyze.evidence.failing.stored.files import missing_file, no_shared_memory, shared_memory_subject
 from pytracer.analyze.evidence.failing.stored.full_disk import full_disk, full_disk_behind, full_disk_subject
 from pytracer.analyze.evidence.failing.stored.half_written import half_written, half_written_subject
@@ -82,6 +84,7 @@ from pytracer.analyze.evidence.failing.stored.opened import (
     text_file_subject,
 )
 from pytracer.analyze.evidence.failing.stored.optimizer_states import unmade_state
+from pytracer.analyze.evidence.failing.stored.other_folders import in_other_folder, other_folder_subject
 from pytracer.analyze.evidence.failing.stored.pickled import not_picklable
 from pytracer.analyze.evidence.failing.stored.plain_states import plain_state, plain_subject
 from pytracer.analyze.evidence.failing.stored.removed_files import removed_file, removed_subject
@@ -220,8 +223,11 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
     full_disk,
     beyond_select,
     half_written,
+    misread_file,
     broken_file,
     kept_open,
+    ended_folder,
+    in_other_folder,
     absent_file,
     removed_file,
     missing_file,
@@ -328,8 +334,11 @@ _SUBJECTS = (
     unequal_subject,
     full_disk_subject,
     half_written_subject,
+    misread_subject,
     file_subject,
     removed_subject,
+    ended_folder_subject,
+    other_folder_subject,
     absent_subject,
     shared_memory_subject,
     none_subject_of_option,

@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from pytracer.analyze.evidence.failing.line import FailingLine
-from pytracer.analyze.evidence.slicing.alike_ways import Ways, is_spawn, spawned_value
+from pytracer.analyze.evidence.slicing.alike_ways import Ways, is_spawn, is_spawned, spawned_value, uses_inside
 from pytracer.analyze.evidence.slicing.callers import calls_named
 from pytracer.analyze.evidence.slicing.calls import argument_of
 from pytracer.analyze.evidence.slicing.obligations import (
@@ -47,7 +47,23 @@ _PURE = frozenset(
     | {"torch.distributed.get_world_size", "torch.distributed.is_initialized", "torch.distributed.is_available"}
 )
 _BUILTIN = frozenset(
-    {"len", "max", "min", "sorted", "range", "enumerate", "zip", "list", "tuple", "str", "int", "float", "bool", "abs"}
+    {
+        "len",
+        "max",
+        "min",
+        "sorted",
+        "range",
+        "enumerate",
+        "zip",
+        "list",
+        "tuple",
+        "dict",
+        "str",
+        "int",
+        "float",
+        "bool",
+        "abs",
+    }
     | {"round", "sum", "any", "all", "reversed", "format", "print"}
 )
 _METHODS = frozenset(
@@ -88,6 +104,7 @@ class _Proof:
     def __init__(self, at: FailingLine, path: str, makes: bool) -> None:
         self._at, self._path, self._makes = at, path, makes
         self._files, self._ways = at.files, Ways(at)
+        self._followed = set[int]()  # uses of a container in a function that it was given to
 
     def check(self, operation: ast.Call, path: ast.expr) -> None:
         """Raises Unproven."""
@@ -336,9 +353,17 @@ class _Proof:
                     yield Value(_binding(above, spot)[1], spot)
             elif mutable and isinstance(above, (ast.Call, ast.keyword, ast.Starred)):
                 call = above if isinstance(above, ast.Call) else over
+                inside = uses_inside(self._at.slice, call, item, spot) if isinstance(call, ast.Call) else None
+                if inside is not None:
+                    fresh = [part for part in inside[0] if id(part) not in self._followed]
+                    self._followed.update(map(id, fresh))
+                    yield from self._uses(fresh, stored, inside[1])
+                    continue
                 own = isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in _BUILTIN
                 if not own and (not isinstance(call, ast.Call) or imported_as(spot.tree, call.func) not in _PURE):
                     raise Unproven
+            elif mutable and isinstance(above, ast.Tuple) and is_spawned(above, spot.tree):
+                continue  # each process has its own
             elif mutable and isinstance(above, (ast.Assign, ast.Return, ast.Tuple, ast.List, ast.Dict, ast.NamedExpr)):
                 raise Unproven
 

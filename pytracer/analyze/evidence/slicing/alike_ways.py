@@ -7,9 +7,10 @@ from collections.abc import Iterator
 
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.slicing.callers import mentions, only_function
-from pytracer.analyze.evidence.slicing.calls import calls_that_lead
+from pytracer.analyze.evidence.slicing.calls import argument_of, calls_that_lead
 from pytracer.analyze.evidence.slicing.obligations import Obligation, Reached, Unproven, Value, above, function_around
-from pytracer.analyze.evidence.slicing.spots import Spot
+from pytracer.analyze.evidence.slicing.slice import Slice
+from pytracer.analyze.evidence.slicing.spots import END, Spot
 from pytracer.analyze.evidence.syntax.calls import keyword_value
 from pytracer.analyze.evidence.syntax.imports import imported_as
 from pytracer.analyze.evidence.syntax.loops import LOOPS
@@ -149,6 +150,26 @@ class Ways:
 def is_spawn(tree: ast.Module, call: ast.Call) -> bool:
     """`mp.spawn(worker, args=(config,), nprocs=2)`."""
     return imported_as(tree, call.func) in _SPAWNS and bool(call.args)
+
+
+def is_spawned(given: ast.Tuple, tree: ast.Module) -> bool:
+    """Whether it is the `args` of spawn(), whose processes have a copy each."""
+    above = parents_of(tree).get(given)
+    call = parents_of(tree).get(above) if isinstance(above, ast.keyword) else above
+    return isinstance(call, ast.Call) and is_spawn(tree, call)
+
+
+def uses_inside(back: Slice, call: ast.Call, item: ast.expr, spot: Spot) -> tuple[list[ast.Name], Spot] | None:
+    """Where the program's own function that is called with it reads it; None where it does more than that."""
+    function = back.function(call, spot)
+    if function is None:
+        return None
+    names = [name for name in parameters(function[0]) if argument_of(call, function[0], name) is item]
+    own = {id(part) for part in own_nodes(function[0])}
+    uses = [part for part in nodes_of(function[0]) if isinstance(part, ast.Name) and part.id in names]
+    if len(names) != 1 or not all(isinstance(part.ctx, ast.Load) and id(part) in own for part in uses):
+        return None
+    return uses, Spot(function[1].file, function[1].tree, function[0], END)
 
 
 def spawned_value(call: ast.Call, function: ast.FunctionDef, name: str) -> ast.expr | None:

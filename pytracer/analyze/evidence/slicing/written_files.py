@@ -9,19 +9,22 @@ import ast
 from collections.abc import Iterator, Mapping
 
 import msgspec
+from msgspec import structs
 
 from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.stored.paths import path_parts
+from pytracer.analyze.evidence.slicing.callers import only_call
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
-from pytracer.analyze.evidence.syntax.scopes import scope_of
+from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of
 
 _READERS = frozenset({"load", "fromfile", "memmap", "open_memmap", "from_file", "loadtxt"})
-_WRITERS = frozenset({"tofile", "savez", "savez_compressed", "save", "savetxt"})
+_WRITERS = frozenset({"tofile", "savez", "savez_compressed", "save", "savetxt", "memmap", "open_memmap", "write"})
 _UNKNOWN = Pattern(r"\{.*? \d+ \d+\}")  # as path_parts writes what the source does not show
+_MODE = 2  # where memmap() takes it
 _LEAST = 3  # characters that are known; fewer are of any file
 _NUMPY, _ARRAY = frozenset({"np", "numpy"}), ".npy"
 
@@ -48,22 +51,37 @@ def written(files: Mapping[str, ast.Module], back: Slice, call: ast.Call, key: o
         key: `"rows"` of `np.load(path)["rows"]`, or None.
         spot: The place of the call.
     """
+    found = writers(files, back, call, key, spot)
+    return found[0] if len(found) == 1 else None
+
+
+def writers(files: Mapping[str, ast.Module], back: Slice, call: ast.Call, key: object, spot: Spot) -> list[Written]:
+    """All lines that may have saved it, or a part of it."""
     end = _end(back, call.args[0], spot)
     if end is None:
-        return None
-    found = [
+        return []
+    return [
         item
         for file, tree in files.items()
         for node in nodes_of(tree)
         if isinstance(node, ast.Call) and called_name(node) in _WRITERS
-        for item in _of_end(back, node, key, Spot(file, tree, scope_of(tree, node.lineno), node.lineno), end)
+        for item in _of_end(back, node, key, _called(files, file, tree, node), end)
     ]
-    return found[0] if len(found) == 1 else None
+
+
+def _called(files: Mapping[str, ast.Module], file: str, tree: ast.Module, node: ast.Call, left: int = 4) -> Spot:
+    """The place of a call; its function is taken to be called by the only line that calls it."""
+    scope = scope_of(tree, node.lineno)
+    spot = Spot(file, tree, scope, node.lineno)
+    outer = only_call(files, scope) if left and isinstance(scope, (ast.FunctionDef, ast.AsyncFunctionDef)) else None
+    if outer is None or outer.passed is not None:
+        return spot
+    return structs.replace(spot, call=(outer.call, _called(files, outer.file, outer.tree, outer.call, left - 1)))
 
 
 def _of_end(back: Slice, call: ast.Call, key: object, spot: Spot, end: str) -> Iterator[Written]:
     numpy = called_name(call) == "save" and _of_numpy(call)
-    for path, value in _saved(call, key):
+    for path, value in (*_saved(call, key), *_mapped(call, key), *_put(call, key, spot)):
         if _end(back, path, spot, numpy=numpy) == end:
             yield Written(value, spot)
 
@@ -82,6 +100,39 @@ def _saved(call: ast.Call, key: object) -> Iterator[tuple[ast.expr, ast.expr]]:
         of_key = _item(value, key)
         if of_key is not None:
             yield path, of_key
+
+
+def _mapped(call: ast.Call, key: object) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """Of `np.memmap(path, mode="w+", ...)`, which makes the file."""
+    mode = keyword_value(call, "mode") or (call.args[2] if len(call.args) > _MODE else None)
+    makes = called_name(call) in ("memmap", "open_memmap") and isinstance(mode, ast.Constant) and mode.value == "w+"
+    if makes and key is None and call.args:
+        yield call.args[0], call
+
+
+def _put(call: ast.Call, key: object, spot: Spot) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """Of `file.write(x.tobytes())`, with the path that `file` was opened by in that function."""
+    given = call.args[0] if called_name(call) == "write" and len(call.args) == 1 and key is None else None
+    if not isinstance(given, ast.Call) or called_name(given) != "tobytes" or not isinstance(given.func, ast.Attribute):
+        return
+    name = variable(call.func.value) if isinstance(call.func, ast.Attribute) else None
+    for opened in _opened(spot.scope, name) if name is not None else ():
+        of_path = called_name(opened) == "open" and isinstance(opened.func, ast.Attribute)
+        path = opened.func.value if of_path and isinstance(opened.func, ast.Attribute) else None
+        path = opened.args[0] if path is None and opened.args else path
+        if path is not None:
+            yield path, given.func.value
+
+
+def _opened(scope: ast.AST, name: str) -> Iterator[ast.Call]:
+    """The calls of open() whose file has that name."""
+    for item in own_nodes(scope):
+        pairs = [(part.context_expr, part.optional_vars) for part in item.items] if isinstance(item, ast.With) else []
+        pairs += [(item.value, item.targets[0])] if isinstance(item, ast.Assign) else []
+        for value, target in pairs:
+            held = variable(target) if target is not None else None
+            if held == name and isinstance(value, ast.Call) and called_name(value) == "open":
+                yield value
 
 
 def _item(value: ast.expr, key: object) -> ast.expr | None:

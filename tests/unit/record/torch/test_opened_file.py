@@ -151,3 +151,23 @@ def test_old_file_is_asked_for_no_writers(tmp_path: Path, monkeypatch: pytest.Mo
     os.utime(path, (1, 1))
     monkeypatch.setattr("pytracer.record.torch.opened_file.open_writers", lambda _: [1])
     assert "file written by" not in facts(lambda: load_torch(path))
+
+
+def test_relative_path_that_another_folder_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder that the job was started in, as its shell knew it; nothing where that has no such file either."""
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "a.txt").write_text("a", encoding="utf-8")
+    (tmp_path / "run").mkdir()
+    monkeypatch.setenv("PWD", str(tmp_path))
+    monkeypatch.chdir(tmp_path / "run")
+    found = facts(lambda: open("data/a.txt", encoding="utf-8"))  # noqa: SIM115
+    assert (found["file in folder"], found["file current folder"]) == (str(tmp_path), str(tmp_path / "run"))
+    assert "file in folder" not in facts(lambda: open("data/b.txt", encoding="utf-8"))  # noqa: SIM115
+
+
+def test_bytes_that_were_to_be_mapped(tmp_path: Path) -> None:
+    """With the size of the file."""
+    numpy = pytest.importorskip("numpy")
+    (tmp_path / "a.bin").write_bytes(bytes(40))
+    found = facts(lambda: numpy.memmap(tmp_path / "a.bin", dtype="f4", mode="r", offset=8, shape=(5, 4)))
+    assert (found["file"], found["file size"], found["file asked size"]) == (str(tmp_path / "a.bin"), "40", "88")

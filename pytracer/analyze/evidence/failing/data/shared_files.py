@@ -6,14 +6,19 @@ What one of them reads is then of another place: an archive or a format complain
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
+
+from msgspec import structs
 
 from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.data.opened_files import Opened, opened_file
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
+from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
-from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.names import holds, variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
+from pytracer.analyze.evidence.syntax.scopes import Scope, is_parameter, own_nodes, spans_body
 
 _DAMAGED_TYPE = Pattern(
     r"BadZipFile|BadGzipFile|UnpicklingError|ReadError|HeaderError|LZMAError|DatabaseError|EOFError"
@@ -24,6 +29,7 @@ _DAMAGED = Pattern(
     r"|Can't (?:\w+ )?read data|filter returned failure|wrong B-tree|bad object header|addr overflow|MDB_\w+"
 )
 _LMDB, _READERS_FULL = "lmdb.open", Pattern(r"ReadersFull|MDB_READERS_FULL")
+_MOST_STEPS = 4
 _SPAWNED = Pattern(r"['\"](?:spawn|forkserver)['\"]")
 
 
@@ -66,17 +72,45 @@ def _of_lmdb(at: FailingLine, name: str, opens: str, by: str) -> str:
 
 
 def _opened(at: FailingLine) -> tuple[str, Opened] | None:
-    """The one attribute that the line reads and that `__init__()` has opened, or what that calls or is given."""
+    """The one attribute that the line reads, or takes its data from, and that was opened before the workers ran."""
     spot = at.slice.spot(0)
-    read = {variable(item) for item in nodes_of(at.statement or ast.Pass()) if isinstance(item, ast.Attribute)}
-    names = sorted(name for name in read if name is not None and name.startswith("self.") and at.shape(name) is None)
-    opened = [(name, opened_file(at.files, at.slice, name, spot)) for name in names] if spot is not None else []
-    found = [
-        (name, item)
-        for name, item in opened
-        if item is not None and item.kind != "perhaps a file" and item.made.spot.scope is not at.scope
-    ]
-    return found[0] if len(found) == 1 else None
+    names = _handles(at, at.statement or ast.Pass(), spot, _MOST_STEPS) if spot is not None else ()
+    running = [item.scope for depth in range(len(at.frames)) if (item := at.slice.spot(depth)) is not None]
+    found: dict[tuple[str | None, int], tuple[str, Opened]] = {}
+    for name, place in names:
+        opened = opened_file(at.files, at.slice, name, place) if place.depth != 0 or at.shape(name) is None else None
+        if opened is not None and opened.kind != "perhaps a file" and _is_none_of(opened.made.spot.scope, running):
+            found.setdefault((opened.made.spot.file, opened.made.line), (name, opened))
+    return next(iter(found.values())) if len(found) == 1 else None
+
+
+def _is_none_of(scope: Scope, running: list[Scope]) -> bool:
+    return all(scope is not item for item in running)
+
+
+def _handles(at: FailingLine, node: ast.AST, spot: Spot, steps: int) -> Iterator[tuple[str, Spot]]:
+    """Attributes in an expression, and in what its variables were made by: assigned, by a `with`, or passed."""
+    for item in nodes_of(node):
+        name = variable(item) if isinstance(item, (ast.Name, ast.Attribute)) else None
+        if name is None or name == "self":
+            continue
+        if name.startswith("self."):
+            yield name, spot
+        elif steps:
+            yield from (pair for made in _made(at, name, spot) for pair in _handles(at, *made, steps - 1))
+
+
+def _made(at: FailingLine, name: str, spot: Spot) -> Iterator[tuple[ast.AST, Spot]]:
+    """What a variable of that function is given before its line; of a parameter what the caller passes."""
+    for item in own_nodes(spot.scope):
+        if isinstance(item, ast.With) and spans_body(item.body, spot.line):
+            held = (part for part in item.items if part.optional_vars is not None and holds(part.optional_vars, name))
+            yield from ((part.context_expr, structs.replace(spot, line=item.lineno)) for part in held)
+        elif isinstance(item, ast.Assign) and item.lineno < spot.line and any(holds(to, name) for to in item.targets):
+            yield item.value, structs.replace(spot, line=item.lineno)
+    passed = at.slice.argument(name, spot) if is_parameter(spot.scope, name) else None
+    if passed is not None:
+        yield passed
 
 
 def _several_workers(at: FailingLine) -> bool:

@@ -22,7 +22,7 @@ _PARENT = Pattern(r"^Parent directory .* does not exist")
 _WRITES = Pattern(r"\b(?:save|dump|write)|[Ww]riter")
 _WEB_PAGE = ("UnpicklingError", "JSONDecodeError", "BadZipFile", "UnidentifiedImageError")
 _SHORT = Pattern(  # NumPy, gzip, PIL, torchvision, HDF5
-    r"could only read \d|not fully written|ended before the end|image file is truncated|[Uu]nexpected EOF|mmap length"
+    r"could only read \d|not fully written|ended before the end|image file is truncated|[Uu]nexpected EOF"
     r"|unable to (?:\w+ )?open file \(truncated file", re.IGNORECASE,
 )  # fmt: skip
 _GETTER = Pattern(r"\b__getitem__$")
@@ -190,7 +190,8 @@ def absent_file(at: FailingLine) -> str | None:
             "rename the file."
         )
     if count == "0":
-        return f"{folder} is empty{_names(at, path)}: nothing has been written to it, or another folder is meant."
+        named = "The current folder" if folder == "." else folder
+        return f"{named} is empty{_names(at, path)}: nothing has been written to it, or another folder is meant."
     return None
 
 

@@ -261,3 +261,41 @@ def test_decorator_may_let_one_rank_alone_come_there(run: Path) -> None:
     job.endings[0] = {"exit_code": 1}
     job.terminated(1)
     assert "every rank" not in summary(build_report(job.job(run)))
+
+
+LISTED = """\
+import glob, os, shutil
+import torch.distributed as dist
+import torch.multiprocessing as mp
+CFG = dict(out="out", keep=1)
+def prune(out, keep):
+    folders = sorted(glob.glob(os.path.join(out, "step-*")))
+    for folder in folders[:-keep]:
+        shutil.rmtree(folder)
+def clean(cfg):
+    {changes}
+    dist.barrier()
+    prune(cfg["out"], cfg["keep"])
+def main(rank, cfg):
+    clean(cfg)
+mp.spawn(main, args=(CFG,), nprocs=2)
+"""
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [("print(cfg)", True), ("cfg['out'] += str(dist.get_rank())", False), ("cfg = own(cfg)", False)],
+)
+def test_folders_that_every_rank_lists(changes: str, named: bool, run: Path) -> None:
+    """In a folder of a dict of options that functions of the program pass on, and do not change."""
+    program = str(program_in(run, LISTED.format(changes=changes)))
+    job = Ranks(2)
+    job.everybody(call())
+    stack = [(name, program, line) for name, line in (("prune", 8), ("clean", 12), ("main", 14))]
+    text = "[Errno 2] No such file or directory: 'out/step-1'"
+    job.boxes[0].at(7000).exception(GONE, text, [("rmtree", "/usr/lib/python3.11/shutil.py", 1), *stack]).exit(1)
+    job.endings[0] = {"exit_code": 1}
+    job.calls(1, call(state="started"), first=2)
+    job.terminated(1)
+    report = build_report(job.job(run))
+    assert ("every rank removes that folder there, and rank 1 had probably" in summary(report)) is named

@@ -67,6 +67,45 @@ def test_file_that_a_method_of_init_opened(opened: str, more: str, opener: str, 
     assert f"which {opener}() opened before they were forked" in (said.words or "")
 
 
+READER = """
+import io, zipfile, numpy as np
+from torch.utils.data import DataLoader, Dataset
+def decode(entry, {kind}):
+    return np.load(io.BytesIO(entry.read()))
+class Reader:
+    def __init__(self, path):
+        self.archive = zipfile.ZipFile(path)
+    def load(self, name):
+        {opens}
+            return decode(entry, 1)
+class Scans(Dataset):
+    def __init__(self, reader):
+        self.reader = reader
+    def __getitem__(self, index):
+        return self.reader.load(index)
+loader = DataLoader(Scans(Reader("scans.zip")), num_workers=4)
+"""
+
+
+@pytest.mark.parametrize(
+    ("opens", "named"),
+    [
+        ("with self.archive.open(name) as entry:", True),
+        ("with zipfile.ZipFile(name) as own, own.open('a') as entry:", False),  # each worker opens its own
+        ("with self.open(name) as entry:", False),
+    ],
+)
+def test_file_behind_the_variable_that_fails(opens: str, named: bool, tmp_path: Path) -> None:
+    """Through the `with` that made it, in the function that passed it on."""
+    file = tmp_path / "train.py"
+    file.write_text(READER.format(opens=opens, kind="kind"), encoding="utf-8")
+    snapshot: Any = SimpleNamespace(created_wall_ns=time.time_ns() + 10**9, argv=("train.py",), environment={})
+    way = [("decode", 5), ("Reader.load", 11), ("Scans.__getitem__", 16)]
+    stack = [PythonFrame(function=name, file=str(file), line=line) for name, line in way]
+    said = explained(snapshot, ExceptionReport(type=CRC[0], message=CRC[1]), stack, "Scans")
+    assert ("the open file of `self.archive` (line 8" in (said.words or "")) is named
+
+
 @pytest.mark.parametrize(
     ("opened", "workers", "dataset"),
     [
