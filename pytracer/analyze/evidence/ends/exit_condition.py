@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from pytracer._library_files import is_library_file
 from pytracer._text import shortened
-from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, spans_body
+from pytracer.analyze.evidence.syntax.scopes import is_main_part, own_nodes, scope_of, spans_body
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import PythonFrame
@@ -50,4 +50,5 @@ def condition_at(snapshot: Snapshot, frame: PythonFrame) -> str | None:
 
 def _is_around(item: ast.AST, line: int) -> bool:
     """Whether it stands around the line and decides about it; of an `if`, its first branch."""
-    return isinstance(item, (ast.If, ast.ExceptHandler)) and spans_body(item.body, line)
+    decides = isinstance(item, (ast.If, ast.ExceptHandler)) and not is_main_part(item)
+    return decides and spans_body(item.body, line)  # type: ignore[attr-defined]

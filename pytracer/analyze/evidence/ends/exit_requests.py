@@ -11,6 +11,7 @@ from pytracer._patterns import Pattern
 from pytracer._text import message_words
 from pytracer.analyze.evidence.ends.exit_calls import may_have_printed, printed_before, printed_in_vain
 from pytracer.analyze.evidence.ends.exit_condition import exit_condition, frames_below_condition
+from pytracer.analyze.evidence.ends.exit_values import exit_value
 from pytracer.analyze.evidence.failing.explained import explained, involved
 from pytracer.analyze.evidence.failing.not_finite.refused_loss import refused_loss
 from pytracer.analyze.evidence.phrases import error_at_words
@@ -70,6 +71,9 @@ def exit_words(view: ProcessView, request: ExitRequestReport) -> tuple[str, str,
         return says, READ_ARGUMENTS, None if why else "which option it refused: its output says that"
     text = message_words(request.message.splitlines()[0]) if request.message else None
     says = f"ended itself with exit status {status}: SystemExit{f', {text},' if text else ''} was raised{at}"
+    value = exit_value(view.process.snapshot, request.python_stack or (), status) if text is None else None
+    if value is not None:
+        return f"{says}: {value.words}", value.advice, None
     refused = refused_loss(view.process.snapshot, request.python_stack or (), request.message)
     if refused is not None:
         return f"{says}: {refused[0]}", _refused_advice(view, request, refused[1]), None

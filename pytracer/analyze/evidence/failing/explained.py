@@ -27,6 +27,7 @@ from pytracer.analyze.evidence.failing.data.empty_batches import empty_batch
 from pytracer.analyze.evidence.failing.data.loaders import last_batch_of_one, one_sample_subject, smaller_last_batch
 from pytracer.analyze.evidence.failing.data.loops import changed_in_loop, stacked_list
 from pytracer.analyze.evidence.failing.data.none_samples import none_sample, none_subject
+from pytracer.analyze.evidence.failing.data.packed_records import padded_record, padded_record_subject
 from pytracer.analyze.evidence.failing.data.samples import empty_sequence, not_json, unequal_samples, unequal_subject
 from pytracer.analyze.evidence.failing.data.shared_files import shared_file
 from pytracer.analyze.evidence.failing.data.single_rows import one_row_of_several
@@ -42,11 +43,13 @@ from pytracer.analyze.evidence.failing.processes.between_ranks import (
     no_object_list,
 )
 from pytracer.analyze.evidence.failing.processes.ended_senders import joined_senders
+from pytracer.analyze.evidence.failing.processes.handler_errors import raised_by_handler, raised_by_handler_subject
 from pytracer.analyze.evidence.failing.processes.kept_weights import freed_weight, freed_weight_subject
 from pytracer.analyze.evidence.failing.processes.made_by_one import made_by_one, made_by_one_subject
 from pytracer.analyze.evidence.failing.processes.none_by_rank import by_rank_subject, none_by_rank
 from pytracer.analyze.evidence.failing.processes.not_fork_safe import not_fork_safe
 from pytracer.analyze.evidence.failing.processes.own_group_names import own_group_behind, own_group_name
+from pytracer.analyze.evidence.failing.processes.proxy_copies import lost_in_copy, lost_in_copy_subject
 from pytracer.analyze.evidence.failing.processes.root_only import list_of_root, root_subject
 from pytracer.analyze.evidence.failing.processes.sharded import (
     bypass_subject,
@@ -63,6 +66,7 @@ from pytracer.analyze.evidence.failing.processes.unprepared_reducers import (
     unprepared_subject,
 )
 from pytracer.analyze.evidence.failing.processes.unreturned_losses import unreturned_loss, unreturned_subject
+from pytracer.analyze.evidence.failing.stored.archive_names import archive_name, archive_name_subject
 from pytracer.analyze.evidence.failing.stored.byte_order import other_byte_order
 from pytracer.analyze.evidence.failing.stored.ended_folders import ended_folder, ended_folder_subject
 from pytracer.analyze.evidence.failing.stored.file_types import misread_file, misread_subject
@@ -70,8 +74,10 @@ from pytracer.analyze.evidence.failing.stored.files import missing_file, no_shar
 from pytracer.analyze.evidence.failing.stored.full_disk import full_disk, full_disk_behind, full_disk_subject
 from pytracer.analyze.evidence.failing.stored.half_written import half_written, half_written_subject
 from pytracer.analyze.evidence.failing.stored.joined_clients import clients_joined, clients_subject
+from pytracer.analyze.evidence.failing.stored.left_locks import left_lock, left_lock_subject
 from pytracer.analyze.evidence.failing.stored.loaded_optimizers import misfit_state, misfit_subject
 from pytracer.analyze.evidence.failing.stored.missing_keys import empty_subject, key_subject, missing_key
+from pytracer.analyze.evidence.failing.stored.object_arrays import object_array, object_array_subject
 from pytracer.analyze.evidence.failing.stored.opened import (
     absent_file,
     absent_subject,
@@ -98,6 +104,7 @@ from pytracer.analyze.evidence.failing.stored.states import (
     refused_global,
     refused_subject,
 )
+from pytracer.analyze.evidence.failing.stored.unrewound import unrewound, unrewound_subject
 from pytracer.analyze.evidence.failing.tensors.asked import more_than_there_is, out_of_constraint
 from pytracer.analyze.evidence.failing.tensors.devices import tensor_of_the_host
 from pytracer.analyze.evidence.failing.tensors.dtypes import types_that_differ
@@ -165,6 +172,7 @@ from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import Evidence, ExceptionReport, PythonFrame
 
 _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
+    raised_by_handler,
     dropped_library,
     lost_override,
     replaced_function,
@@ -222,8 +230,12 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
     no_shared_memory,
     full_disk,
     beyond_select,
+    unrewound,
+    padded_record,
     half_written,
     misread_file,
+    object_array,
+    left_lock,
     broken_file,
     kept_open,
     ended_folder,
@@ -232,6 +244,8 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
     removed_file,
     missing_file,
     not_picklable,
+    lost_in_copy,
+    archive_name,
     missing_key,
     missing_item,
     hidden_method,
@@ -295,6 +309,7 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
 )
 
 _SUBJECTS = (
+    raised_by_handler_subject,
     endless_subject,
     schedule_subject,
     dropped_library_subject,
@@ -335,6 +350,12 @@ _SUBJECTS = (
     full_disk_subject,
     half_written_subject,
     misread_subject,
+    unrewound_subject,
+    padded_record_subject,
+    archive_name_subject,
+    object_array_subject,
+    left_lock_subject,
+    lost_in_copy_subject,
     file_subject,
     removed_subject,
     ended_folder_subject,
@@ -431,7 +452,7 @@ def involved(snapshot: Snapshot, exception: ExceptionReport | None, stack: Seque
 def _first(at: FailingLine) -> str | None:
     """The words of the first explanation that holds; `named` has the lines of that one."""
     own = isinstance(at.statement, (ast.Raise, ast.Assert)) and at.own
-    for explain in (first_not_finite, own_check) if own else _EXPLANATIONS:
+    for explain in (raised_by_handler, first_not_finite, own_check) if own else _EXPLANATIONS:
         at.named.clear()
         words = explain(at)
         if words is not None:

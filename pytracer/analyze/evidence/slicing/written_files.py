@@ -24,6 +24,7 @@ from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of
 _READERS = frozenset({"load", "fromfile", "memmap", "open_memmap", "from_file", "loadtxt"})
 _WRITERS = frozenset({"tofile", "savez", "savez_compressed", "save", "savetxt", "memmap", "open_memmap", "write"})
 _UNKNOWN = Pattern(r"\{.*? \d+ \d+\}")  # as path_parts writes what the source does not show
+_NUMPY_SAVES = frozenset({"savez", "savez_compressed", "save"})
 _MODE = 2  # where memmap() takes it
 _LEAST = 3  # characters that are known; fewer are of any file
 _NUMPY, _ARRAY = frozenset({"np", "numpy"}), ".npy"
@@ -65,24 +66,36 @@ def writers(files: Mapping[str, ast.Module], back: Slice, call: ast.Call, key: o
         for file, tree in files.items()
         for node in nodes_of(tree)
         if isinstance(node, ast.Call) and called_name(node) in _WRITERS
-        for item in _of_end(back, node, key, _called(files, file, tree, node), end)
+        for item in _of_end(back, node, key, place_of(files, file, tree, node), end)
     ]
 
 
-def _called(files: Mapping[str, ast.Module], file: str, tree: ast.Module, node: ast.Call, left: int = 4) -> Spot:
+def saves_of(files: Mapping[str, ast.Module], back: Slice, call: ast.Call, spot: Spot) -> list[tuple[ast.Call, Spot]]:
+    """The calls of np.savez() and np.save() that write the file that a call reads, whatever they put in it."""
+    end, found = _end(back, call.args[0], spot), list[tuple[ast.Call, Spot]]()
+    for file, tree in files.items() if end is not None else ():
+        for node in nodes_of(tree):
+            if isinstance(node, ast.Call) and called_name(node) in _NUMPY_SAVES and _of_numpy(node) and node.args:
+                place = place_of(files, file, tree, node)
+                if end in (_end(back, node.args[0], place), _end(back, node.args[0], place, added=".npz")):
+                    found.append((node, place))
+    return found
+
+
+def place_of(files: Mapping[str, ast.Module], file: str, tree: ast.Module, node: ast.Call, left: int = 4) -> Spot:
     """The place of a call; its function is taken to be called by the only line that calls it."""
     scope = scope_of(tree, node.lineno)
     spot = Spot(file, tree, scope, node.lineno)
     outer = only_call(files, scope) if left and isinstance(scope, (ast.FunctionDef, ast.AsyncFunctionDef)) else None
     if outer is None or outer.passed is not None:
         return spot
-    return structs.replace(spot, call=(outer.call, _called(files, outer.file, outer.tree, outer.call, left - 1)))
+    return structs.replace(spot, call=(outer.call, place_of(files, outer.file, outer.tree, outer.call, left - 1)))
 
 
 def _of_end(back: Slice, call: ast.Call, key: object, spot: Spot, end: str) -> Iterator[Written]:
     numpy = called_name(call) == "save" and _of_numpy(call)
     for path, value in (*_saved(call, key), *_mapped(call, key), *_put(call, key, spot)):
-        if _end(back, path, spot, numpy=numpy) == end:
+        if _end(back, path, spot, added=_ARRAY if numpy else "") == end:
             yield Written(value, spot)
 
 
@@ -148,10 +161,10 @@ def _of_numpy(call: ast.Call) -> bool:
     return isinstance(call.func, ast.Attribute) and variable(call.func.value) in _NUMPY
 
 
-def _end(back: Slice, node: ast.expr, spot: Spot, *, numpy: bool = False) -> str | None:
+def _end(back: Slice, node: ast.expr, spot: Spot, *, added: str = "") -> str | None:
     """`*.index.npy`: the file's name with `*` for what is not shown; None where too little of it is shown."""
     parts = path_parts(back, node, spot)
     name = _UNKNOWN.sub("*", parts[-1]) if parts else ""
-    if numpy and not name.endswith(_ARRAY):
-        name += _ARRAY  # numpy.save appends it (numpy 2.x, lib/_npyio_impl.py)
+    if not name.endswith(added):
+        name += added  # as numpy.save() does (numpy 2.x, lib/_npyio_impl.py)
     return name if len(name.replace("*", "")) >= _LEAST else None

@@ -182,6 +182,11 @@ def absent_file(at: FailingLine) -> str | None:
     joined = _made_folder(at, path, folder, part)
     if joined is not None:
         return joined
+    if part.rstrip() != part:
+        return (
+            f"The path ends with {part[len(part.rstrip()) :]!r}{_names(at, path)}, and {folder} may have the rest: a "
+            "line that is read from a file keeps its line break. Take it away where the name is read, by .strip()."
+        )
     like = _other_name(at, part)
     count = at.values.get("file folder entries")
     if like is not None:
@@ -203,6 +208,8 @@ def absent_subject(at: FailingLine) -> str | None:
     slash = _with_slash(at, at.values.get("file", ""), folder, part)
     if slash is not None:
         return f"`{slash[0]}` has a '/' in it, '{slash[1]}'"
+    if part.rstrip() != part:
+        return f"the path ends with {part[len(part.rstrip()) :]!r}, as a line of a file does"
     like = _other_name(at, part)
     return f"{folder} has '{like}', and no '{part}'" if like is not None else None
 

@@ -9,6 +9,7 @@ from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.numbers import whole_number
+from pytracer.analyze.evidence.failing.stored.misread_ids import misread_ids
 from pytracer.analyze.evidence.failing.tensors.grown_tables import grown_table
 from pytracer.analyze.evidence.failing.usage.settings import by_constants
 from pytracer.analyze.evidence.slicing.spots import Spot
@@ -40,6 +41,9 @@ def row_beyond(at: FailingLine, found: re.Match[str]) -> str | None:
     grown = grown_table(at, layer.name, rows, high)
     if grown is not None:
         return f"{table}, and `{passed}` reaches {high}, as {grown.why(at)}. {grown.advice(at)}"
+    misread = misread_ids(at, low, high, rows)
+    if misread is not None:
+        return f"{misread.words}, so that `{passed}` reaches {high}; {table}. {misread.advice}"
     if high == rows:
         return (
             f"{table}, and `{passed}` reaches {high}: one row too few. Make it with {rows + 1} (numbers from 1, or a "

@@ -1,0 +1,95 @@
+"""A buffer or temporary file that is read from where the writing left it: at its end, where nothing is left to read."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+import msgspec
+
+from pytracer._patterns import Pattern
+from pytracer._text import capital
+from pytracer.analyze.evidence.failing.line import FailingLine
+from pytracer.analyze.evidence.slicing.spots import Made, Spot
+from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value, passed_values
+from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
+from pytracer.analyze.evidence.syntax.scopes import class_around
+
+_NOTHING_LEFT = Pattern(r"^$|Ran out of input|Expecting value: line 1 column 1 \(char 0\)|failed finding central dir")
+_KINDS = ("EOFError", "JSONDecodeError", "RuntimeError")
+_BUFFERS = frozenset({"BytesIO", "StringIO"})
+_FILES = frozenset({"TemporaryFile", "NamedTemporaryFile", "SpooledTemporaryFile"})
+_READS, _WRITES = frozenset({"load"}), frozenset({"save", "dump", "write", "writelines", "savez"})
+_SETS = frozenset({"seek", "getvalue", "getbuffer", "truncate"})
+
+
+class _Unrewound(msgspec.Struct, frozen=True):
+    """`name`: of the buffer where `write` fills it."""
+
+    name: str
+    write: ast.Call
+    spot: Spot
+
+
+def unrewound(at: FailingLine) -> str | None:
+    """Where to set it back."""
+    found, subject = _unrewound(at), unrewound_subject(at)
+    if found is None or subject is None:
+        return None
+    return f"{capital(subject)}. Call `{found.name}.seek(0)` behind it, before line {at.line} reads."
+
+
+def unrewound_subject(at: FailingLine) -> str | None:
+    """For the headline."""
+    found = _unrewound(at)
+    if found is None:
+        return None
+    line = at.place(found.spot, found.write.lineno)
+    return f"`{found.name}` is read from where writing it left off, its end: no line sets it back behind {line}"
+
+
+def _unrewound(at: FailingLine) -> _Unrewound | None:
+    """By the only line that writes it; nothing in a program that sets any file to a place."""
+    spot = at.slice.spot(0)
+    if spot is None or at.node is None or at.kind not in _KINDS or not _NOTHING_LEFT.search(at.message):
+        return None
+    reads = [item for item in nodes_of(at.node) if isinstance(item, ast.Call) and called_name(item) in _READS]
+    if len(reads) != 1 or not reads[0].args or any(map(_sets_place, at.files.values())):
+        return None
+    made = at.slice.made(reads[0].args[0], spot, calls=True)
+    name = _name(made) if _is_buffer(made.node) else None
+    writes = [*_writes(made, name)] if name is not None else []
+    return _Unrewound(name, writes[0], made.spot) if name is not None and len(writes) == 1 else None
+
+
+def _is_buffer(node: ast.AST) -> bool:
+    if not isinstance(node, ast.Call):
+        return False
+    if called_name(node) in _BUFFERS:
+        return not node.args and not node.keywords
+    mode = keyword_value(node, "mode") or (node.args[0] if node.args else None)
+    return called_name(node) in _FILES and (mode is None or (isinstance(mode, ast.Constant) and "+" in str(mode.value)))
+
+
+def _name(made: Made) -> str | None:
+    """What it is assigned to."""
+    for item in nodes_of(made.spot.scope):
+        if isinstance(item, ast.Assign) and item.value is made.node and len(item.targets) == 1:
+            return variable(item.targets[0])
+    return None
+
+
+def _writes(made: Made, name: str) -> Iterator[ast.Call]:
+    """Of an attribute in all methods of its class."""
+    owner = class_around(made.spot.tree, made.spot.scope) if name.startswith("self.") else None
+    for item in nodes_of(owner or made.spot.scope):
+        if not isinstance(item, ast.Call) or called_name(item) not in _WRITES:
+            continue
+        base = item.func.value if isinstance(item.func, ast.Attribute) else None
+        if (base is not None and variable(base) == name) or any(variable(part) == name for part in passed_values(item)):
+            yield item
+
+
+def _sets_place(tree: ast.Module) -> bool:
+    return any(isinstance(item, ast.Call) and called_name(item) in _SETS for item in nodes_of(tree))
