@@ -33,7 +33,7 @@ _LONGEST_CHAIN = 1000
 
 _LATER = ("frame_variables", "near_names", "gradient_state", "changed_parameter", "refused_item", "batch_indices",
           "opened_file", "limits", "taken_port", "child_statuses", "subnormals", "unfit_state",
-          "earlier_warnings")  # fmt: skip
+          "earlier_warnings", "called_command")  # fmt: skip
 _MOST_OF_POOLS = 4  # exceptions of one process
 _MOST_OF_THREADS = 8  # that call sys.excepthook themselves and go on, such as multiprocessing.resource_sharer's
 _HANDED_OVER = (
@@ -282,6 +282,7 @@ def _of_input(error: BaseException, trace: TracebackType | None) -> list[dict[st
     """The samples of the batch, the file, limits, who has the port, what becomes of statuses, the thread's mode."""
     try:
         from pytracer.record.torch.batch_indices import batch_indices
+        from pytracer.record.torch.called_command import called_command
         from pytracer.record.torch.child_statuses import child_statuses
         from pytracer.record.torch.limits import limits_at
         from pytracer.record.torch.opened_file import opened_file
@@ -289,7 +290,7 @@ def _of_input(error: BaseException, trace: TracebackType | None) -> list[dict[st
         from pytracer.record.torch.taken_port import taken_port
 
         files = [*batch_indices(trace), *opened_file(error, trace), *limits_at(error), *taken_port(error, trace)]
-        return [*files, *child_statuses(), *subnormals_at()]
+        return [*files, *child_statuses(), *subnormals_at(), *called_command(error)]
     except Exception:
         return []
 

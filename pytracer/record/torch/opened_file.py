@@ -301,12 +301,16 @@ def _absent(path: str) -> dict[str, str]:
 
 
 def _elsewhere(path: str) -> dict[str, str]:
-    """Of a relative path: another folder from which it leads to something, and the current one."""
+    """Of a relative path: another folder from which it leads to something, and the current one.
+
+    The shell of the start knew its folder as PWD: where that is another one, the process has left it.
+    """
     if os.path.isabs(path):
         return {}
     here, main = os.getcwd(), getattr(sys.modules.get("__main__"), "__file__", None)
-    script = os.path.dirname(os.path.abspath(main)) if type(main) is str else ""
-    for folder in (os.environ.get("PWD", ""), script, os.path.dirname(script)):
+    begun, script = os.environ.get("PWD", ""), os.path.dirname(os.path.abspath(main)) if type(main) is str else ""
+    for folder in (begun, script, os.path.dirname(script)):
         if os.path.isabs(folder) and os.path.realpath(folder) != here and os.path.exists(os.path.join(folder, path)):
-            return {"file in folder": folder, "file current folder": here}
+            left = {"file folder left": folder} if folder == begun else {}
+            return {"file in folder": folder, "file current folder": here, **left}
     return {}

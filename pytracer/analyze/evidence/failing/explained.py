@@ -42,6 +42,7 @@ from pytracer.analyze.evidence.failing.processes.between_ranks import (
     model_subject,
     no_object_list,
 )
+from pytracer.analyze.evidence.failing.processes.called_commands import failed_command, failed_command_subject
 from pytracer.analyze.evidence.failing.processes.ended_senders import joined_senders
 from pytracer.analyze.evidence.failing.processes.handler_errors import raised_by_handler, raised_by_handler_subject
 from pytracer.analyze.evidence.failing.processes.kept_weights import freed_weight, freed_weight_subject
@@ -172,7 +173,6 @@ from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import Evidence, ExceptionReport, PythonFrame
 
 _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
-    raised_by_handler,
     dropped_library,
     lost_override,
     replaced_function,
@@ -194,6 +194,7 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
     own_group_name,
     torch_not_imported,
     failed_import,
+    failed_command,
     joined_senders,
     other_start_method,
     fixed_start_method,
@@ -310,6 +311,7 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
 
 _SUBJECTS = (
     raised_by_handler_subject,
+    failed_command_subject,
     endless_subject,
     schedule_subject,
     dropped_library_subject,

@@ -68,6 +68,8 @@ def raised_by_handler_subject(at: FailingLine) -> str | None:
 
 def _handler(at: FailingLine) -> _Handler | None:
     """The first function of the stack that handles a signal, and that the line below it does not call itself."""
+    if not at.own or not isinstance(at.statement, ast.Raise):  # of another line that failed, its own reason counts
+        return None
     for depth in range(min(len(at.frames) - 1, _DEEPEST)):
         spot, outer = at.slice.spot(depth), at.slice.spot(depth + 1)
         name = (at.frames[depth].function or "").rpartition(".")[2]

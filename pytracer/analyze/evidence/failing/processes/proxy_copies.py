@@ -12,6 +12,7 @@ from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.slicing.callers import only_call
 from pytracer.analyze.evidence.slicing.spots import Spot
+from pytracer.analyze.evidence.syntax.bindings import is_loop_variable
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, parameters, scope_of
@@ -57,7 +58,7 @@ def lost_in_copy_subject(at: FailingLine) -> str | None:
 
 def _lost(at: FailingLine) -> _Lost | None:
     """The only line that stores that key; nothing where the items are a Manager's as well."""
-    if at.kind != "KeyError":
+    if at.kind != "KeyError" or not _asks_item(at):
         return None
     stores = [
         (item, Spot(file, tree, scope_of(tree, item.lineno), item.lineno))
@@ -77,6 +78,19 @@ def _lost(at: FailingLine) -> _Lost | None:
     if proxy is None or any(_is_nested(tree) for tree in at.files.values()):
         return None
     return _Lost(store, spot, *proxy)
+
+
+def _asks_item(at: FailingLine) -> bool:
+    """Whether the key is looked up in an item of something: `found[name]["loss"]`, or of a loop."""
+    for item in nodes_of(at.node) if at.node is not None else ():
+        if isinstance(item, ast.Subscript) and isinstance(item.slice, ast.Constant):
+            if repr(item.slice.value) != at.message:
+                continue
+            name = item.value.id if isinstance(item.value, ast.Name) else ""
+            made = at.made(item.value, calls=False)
+            of_item = made is not None and isinstance(made.node, ast.Subscript)
+            return isinstance(item.value, ast.Subscript) or of_item or is_loop_variable(at.scope, name, at.line)
+    return False
 
 
 def _proxy(at: FailingLine, node: ast.expr, spot: Spot, left: int) -> tuple[ast.Call, Spot] | None:

@@ -41,7 +41,9 @@ def other_folder_subject(at: FailingLine) -> str | None:
 
 
 def _change(at: FailingLine) -> tuple[LineWords, ast.Call] | None:
-    """The only call of os.chdir() in the program."""
+    """The only call of os.chdir() in the program, where the process is not in the folder of its start."""
+    if "file folder left" not in at.values:
+        return None
     calls = [
         (file, call)
         for file, tree in at.files.items()

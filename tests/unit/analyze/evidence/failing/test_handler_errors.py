@@ -69,3 +69,17 @@ def test_other_signals_come_from_elsewhere(tmp_path: Path) -> None:
 def test_function_that_is_called_is_no_handler_then(calls: str, tmp_path: Path) -> None:
     """The look-alike: the line calls it itself."""
     assert "the handler of" not in (said(tmp_path, "SIGALRM", "pass", calls, line=11).subject or "")
+
+
+def test_handler_that_fails_has_the_reason_of_its_line(tmp_path: Path) -> None:
+    """It did not mean to raise."""
+    program = tmp_path / "train.py"
+    text = PROGRAM.format(kind="SIGTERM", begins="pass", calls="pass").replace("raise TimeoutError", "save")
+    program.write_text(text, encoding="utf-8")
+    snapshot: Any = SimpleNamespace(
+        created_wall_ns=time.time_ns() + 10**9, rank=None, environment={}, argv=("a",), facts=(), named={}
+    )
+    way = [("on_signal", 3), ("main", 10), ("<module>", 12)]
+    stack = [PythonFrame(function=name, file=str(program), line=number) for name, number in way]
+    found = explained(snapshot, ExceptionReport(type="OSError", message="too slow"), stack)
+    assert "the handler of" not in (found.subject or "")

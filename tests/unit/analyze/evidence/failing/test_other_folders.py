@@ -38,11 +38,12 @@ def said(folder: Path, moves: str, elsewhere: dict[str, str]) -> Explanation:
 
 
 FOUND = {"file in folder": "/home/a", "file current folder": "/home/a/runs/1"}
+LEFT = {**FOUND, "file folder left": "/home/a"}
 
 
 def test_line_that_changes_the_folder_is_named(tmp_path: Path) -> None:
     """And the folder that has the file."""
-    found = said(tmp_path, "os.chdir(folder)", FOUND)
+    found = said(tmp_path, "os.chdir(folder)", LEFT)
     assert found.subject == (
         "line 3 changes the current folder, and the path is relative to /home/a, where the file is"
     )
@@ -50,8 +51,9 @@ def test_line_that_changes_the_folder_is_named(tmp_path: Path) -> None:
 
 
 def test_job_that_was_started_elsewhere(tmp_path: Path) -> None:
-    """No line changes the folder."""
-    found = said(tmp_path, "pass", FOUND)
+    """No line changes the folder, or the process is still in the one of its start."""
+    assert "line 3" not in (said(tmp_path, "os.chdir(folder)", FOUND).subject or "")
+    found = said(tmp_path, "pass", LEFT)
     assert found.subject == "the path is relative: /home/a has it, and the current folder is /home/a/runs/1"
     assert "Start the job in that folder" in (found.words or "")
 

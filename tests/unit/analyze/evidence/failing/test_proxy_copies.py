@@ -23,7 +23,7 @@ def launch(names):
     workers = [mp.Process(target=train, args=(name, results)) for name in names]
     return {{name: dict(results[name]) for name in names}}
 def best(found):
-    return found["a"]["loss"]
+    return {reads}
 best(launch(["a"]))
 """
 
@@ -34,10 +34,13 @@ def said(
     manager: str = "mp.Manager()",
     made: str = "manager.dict()",
     item: str = "{}",
+    reads: str = 'found["a"]["loss"]',
 ) -> Explanation:
     """Of a KeyError of 'loss' at line 12."""
     program = folder / "train.py"
-    program.write_text(PROGRAM.format(stores=stores, manager=manager, made=made, item=item), encoding="utf-8")
+    program.write_text(
+        PROGRAM.format(stores=stores, manager=manager, made=made, item=item, reads=reads), encoding="utf-8"
+    )
     snapshot: Any = SimpleNamespace(
         created_wall_ns=time.time_ns() + 10**9, rank=None, environment={}, argv=("a",), facts=(), named={}
     )
@@ -64,6 +67,7 @@ def test_store_into_an_item_of_a_managers_dict(tmp_path: Path) -> None:
         {"made": "dict()"},  # no Manager's
         {"manager": "Pool()"},
         {"stores": "results[name]['step'] = 1"},  # another key
+        {"reads": 'model(found)["loss"]'},  # of something else
     ],
     ids=str,
 )
