@@ -25,6 +25,7 @@ _SHORT = Pattern(  # NumPy, gzip, PIL, torchvision, HDF5
     r"could only read \d|not fully written|ended before the end|image file is truncated|[Uu]nexpected EOF"
     r"|unable to (?:\w+ )?open file \(truncated file", re.IGNORECASE,
 )  # fmt: skip
+_MAPPED = "mmap length"
 _GETTER = Pattern(r"\b__getitem__$")
 _DECODED = Pattern(r"'([\w-]+)' codec can't decode byte 0x([0-9a-f]{2}) in position")
 _BINARY = {"zip": "zip archive", "gzip": "gzip file", "pickle": "pickle", "hdf5": "HDF5 file", "numpy": "NumPy array"}
@@ -148,7 +149,8 @@ def file_subject(at: FailingLine) -> str | None:
     if file.kind == "absent" and _NO_DIRECTORY in at.message:  # a temporary folder, removed since
         return f"{file.name} ends too early (its zip archive has no central directory)"
     found = _CHARACTER.search(at.message)
-    if file.kind not in (None, "absent", "folder") and _SHORT.search(at.message):
+    mapped = file.kind == "numpy" and _MAPPED in at.message  # its header has the shape; other files have none
+    if file.kind not in (None, "absent", "folder") and (mapped or _SHORT.search(at.message)):
         return f"{file.name} is cut off ({size})"
     if at.kind == "JSONDecodeError" and found is not None and file.size is not None and int(found[1]) >= file.size:
         return f"{file.name} is cut off after {size}"
