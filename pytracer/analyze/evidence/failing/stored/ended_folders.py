@@ -27,6 +27,7 @@ from pytracer.analyze.evidence.syntax.scopes import (
 
 _MAKERS = {"TemporaryDirectory": ("folder", 0), "NamedTemporaryFile": ("file", 4)}  # where `suffix` and `prefix` stand
 _ENDS = {"folder": ("cleanup",), "file": ("close", "unlink")}
+_FILLS = frozenset({"dump", "save", "savez", "savez_compressed", "savetxt", "copyfileobj"})  # and do not keep it
 _RANDOM = "[a-z0-9_]{8}"  # CPython, Lib/tempfile.py
 _PARENT = Pattern(r"^Parent directory .* does not exist")
 
@@ -153,13 +154,14 @@ def _closes(spot: Spot, name: str, ends: tuple[str, ...]) -> Iterator[ast.Call]:
 
 
 def _only_named(spot: Spot, name: str) -> bool:
-    """Whether the object is only asked for its name, so that nothing else can keep it."""
+    """Whether the object is asked for its name and for nothing that can keep it."""
     parents = parents_of(spot.tree)
     uses = [item for item in nodes_of(spot.scope) if isinstance(item, ast.Name) and item.id == name]
-    reads = [item for item in uses if isinstance(item.ctx, ast.Load)]
-    asked = (parents.get(item) for item in reads)
-    bound = len(uses) - len(reads) == 1
-    return bound and bool(reads) and all(isinstance(item, ast.Attribute) and item.attr == "name" for item in asked)
+    above = [parents.get(item) for item in uses if isinstance(item.ctx, ast.Load)]
+    asked = [item for item in above if isinstance(item, ast.Attribute)]
+    fills = [item for item in above if isinstance(item, ast.Call) and called_name(item) in _FILLS]
+    bound = len(uses) - len(above) == 1
+    return bound and any(item.attr == "name" for item in asked) and len(asked) + len(fills) == len(above)
 
 
 def _is_running(at: FailingLine, spot: Spot, line: int | None) -> bool:

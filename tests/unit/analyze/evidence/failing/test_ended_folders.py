@@ -128,3 +128,20 @@ open(file.name)
     found = said(tmp_path, source.format(more=""), way, "tmpa1b2_c3d.pt", "")
     assert (found.subject or "").startswith("the temporary file of line 2 (")
     assert said(tmp_path, source.format(more=", delete=False"), way, "tmpa1b2_c3d.pt", "").subject is None
+
+
+FILE = """import json, tempfile
+def render(options):
+    file = tempfile.NamedTemporaryFile("w")
+    {fills}
+    file.flush()
+    return file.name
+open(render({{}}))
+"""
+
+
+@pytest.mark.parametrize(("fills", "named"), [("json.dump(options, file)", True), ("KEPT.append(file)", False)])
+def test_file_whose_object_nothing_keeps(fills: str, named: bool, tmp_path: Path) -> None:
+    """What only fills it does not keep it."""
+    found = said(tmp_path, FILE.format(fills=fills), [("<module>", 7)], "tmpa1b2_c3d", "")
+    assert ("is removed when render() returns: `file` alone keeps it" in (found.subject or "")) is named
