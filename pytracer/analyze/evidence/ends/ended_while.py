@@ -22,6 +22,7 @@ from pytracer.analyze.evidence.waits.polled_paths import OwnPath, own_path
 from pytracer.analyze.evidence.waits.quiet import pause_of
 from pytracer.analyze.evidence.waits.stood_loop import StoodLoop, loop_reason, stood_loop
 from pytracer.analyze.evidence.waits.waits import end_of, program_stack, waiting_frame
+from pytracer.analyze.evidence.waits.watched_flags import WatchedFlag, watched_flag
 from pytracer.analyze.kin import children_of
 from pytracer.analyze.naming import name_words, place_words
 from pytracer.analyze.platform.signals import SIGHUP, SIGINT, SIGQUIT, SIGTERM, signal_name
@@ -62,9 +63,13 @@ def polled_place(job: JobView, view: ProcessView) -> tuple[object, ...] | None:
     return (view.process.role, frame, polled.line, fatal_signal(view)) if polled is not None else None
 
 
-def own_path_at(job: JobView, view: ProcessView) -> OwnPath | None:
-    """Of several ranks that looked for files in one loop: why each looked at another path."""
-    polled = polled_at(job, view)
+def why_polled(job: JobView, view: ProcessView) -> OwnPath | WatchedFlag | None:
+    """Of a loop that asks for a flag which nobody sets there; of several ranks, why each looked at another path."""
+    polled, frame = polled_at(job, view), waiting_frame(view)
+    asked = polled_test(view, polled) if polled is not None else None
+    flag = watched_flag(view, asked, frame) if asked is not None and frame is not None else None
+    if flag is not None:
+        return flag
     test = polled_test(view, polled) if polled is not None and _polls_with_others(job, view) else None
     frames = program_stack(view)
     return own_path(view.process.snapshot, frames, test) if test is not None else None
@@ -77,7 +82,7 @@ def own_path_alone(view: ProcessView) -> OwnPath | None:
     return own_path(view.process.snapshot, program_stack(view), test) if test is not None else None
 
 
-def polled_words(job: JobView, view: ProcessView, polled: Polled, own: OwnPath | None) -> str:
+def polled_words(job: JobView, view: ProcessView, polled: Polled, own: OwnPath | WatchedFlag | None) -> str:
     """`slept at train.py:9 in wait, in the loop `while not path.exists()` (line 8). At a time limit, SIGTERM ended it`.
 
     With why that loop did not end, where that is known.
@@ -176,7 +181,7 @@ def advice_for(job: JobView, view: ProcessView, sent: Sent | None) -> str:
         return f"Slurm ended the job step: scancel, its time limit, or preemption. {asked} shows which."
     frame, busy, polled = waiting_frame(view), _busy(job, view), polled_at(job, view)
     if polled is not None:
-        own = own_path_at(job, view)
+        own = why_polled(job, view)
         if own is not None:
             return own.advice
         return f"{polled.advice} If it was only slow to come, raise the time limit."

@@ -222,14 +222,15 @@ def _unchanged(scope: Scope, loop: EndlessLoop, test: ast.expr, leaves_there: bo
 
 def _skipped(loop: EndlessLoop, changes: Sequence[_Change], line: int) -> Reason | None:
     """A `continue` before all that changes the condition."""
-    first = min(item.node.lineno for item in changes)
-    if any(item.within is not None for item in changes):
+    always = [item for item in changes if item.within is None]
+    if not always:
         return None
+    first, within = min(item.node.lineno for item in always), {id(item.within) for item in changes}
     for item in loop.body:
         if isinstance(item, ast.If) and item.lineno < first and isinstance(item.body[-1], ast.Continue):
             at = item.body[-1].lineno
-            if line <= at:
-                return _left_out(item, at, min(changes, key=lambda one: one.node.lineno))
+            if line <= at and id(item) not in within:
+                return _left_out(item, at, min(always, key=lambda one: one.node.lineno))
     return None
 
 

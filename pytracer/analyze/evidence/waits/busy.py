@@ -26,6 +26,7 @@ _BLOCKING = Pattern(  # glibc
     r"|connect|write|send|sendto|sendmsg|wait4|waitpid|waitid|futex\w*|pthread_cond_\w*wait\w*|sem_\w*wait\w*"
     r"|new_sem_wait\w*|lll_lock_wait\w*|pthread_\w*join\w*|sigwait\w*|pause)(?:\.constprop\.\d+|_nocancel)?"
 )
+_OF_STREAMS = ("read",)  # which waits for nobody where it reads a file
 _OF_FILES = Pattern(r"exists|is_file|isfile|is_dir|isdir|listdir|scandir|iterdir|glob")
 
 
@@ -49,7 +50,8 @@ class Busy(msgspec.Struct, frozen=True):
         if self.device:
             return f"it waited for the CUDA device at {place_words(self.at)}"
         if self.call is not None:
-            return f"it waited in {self.call}(), called at {place_words(self.at)}"
+            verb = "was" if self.call in _OF_STREAMS else "waited"
+            return f"it {verb} in {self.call}(), called at {place_words(self.at)}"
         if self.function is not None:
             return f"it was in {self.function.words}, called at {place_words(self.at)}"
         loop = f", in the loop `while {self.loop[1]}` (line {self.loop[0]})" if self.loop is not None else ""
@@ -61,6 +63,12 @@ class Busy(msgspec.Struct, frozen=True):
         if self.device:
             at = place_words(self.at)
             return f"Raise the time limit if the program needs longer; it waited for the CUDA device at {at} then."
+        if self.call in _OF_STREAMS:
+            return (
+                f"If it should have been done by then, see what line {self.at.line} reads: a pipe or a device waits "
+                f"for its other end; at the end of a file {self.call}() returns nothing at once, and a loop that does "
+                "not ask for that goes round for ever. Else raise the time limit."
+            )
         if self.call is not None:
             return (
                 f"If it should have been done by then, see who should have ended the {self.call}() of line "

@@ -16,6 +16,7 @@ from pytracer.analyze.evidence.native.fault_function import own_function
 from pytracer.analyze.evidence.native.native_stack import image_name
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
+from pytracer.analyze.evidence.syntax.ended_streams import ended_stream
 from pytracer.analyze.evidence.syntax.endless import reason_of
 from pytracer.analyze.evidence.syntax.iterations import counted_up
 from pytracer.analyze.evidence.syntax.loops import loops_around
@@ -38,7 +39,9 @@ from pytracer.analyze.evidence.syntax.unbounded import (
 )
 from pytracer.analyze.evidence.waits.empty_appends import empty_append
 from pytracer.analyze.evidence.waits.empty_passes import empty_pass
+from pytracer.analyze.evidence.waits.endless_work import endless_work
 from pytracer.analyze.evidence.waits.quiet import Pause, pause_of
+from pytracer.analyze.evidence.waits.slow_regex import slow_regex
 from pytracer.analyze.evidence.waits.waits import (
     before_signal,
     end_of,
@@ -46,6 +49,7 @@ from pytracer.analyze.evidence.waits.waits import (
     wait_of,
     was_asleep,
 )
+from pytracer.analyze.evidence.waits.watched_flags import flag_reason
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
@@ -60,10 +64,7 @@ _LIBC = Pattern(r"(libc|libpthread)[.-]")
 _TORCH = Pattern(r"lib(torch|c10|mkl)")
 _TAKE_ALL = frozenset({"list", "tuple", "set", "frozenset", "sorted", "sum", "max", "min", "dict", "Counter", "deque"})
 _SOME = frozenset({"islice", "zip", "takewhile", "next"})
-_REGEX = ("sre_ucs1_match", "sre_ucs2_match", "sre_ucs4_match", "sre_search", "sre_match")
-_REGEX_CALLS = frozenset({"match", "search", "fullmatch", "sub", "subn", "findall", "finditer", "split"})
 _COMPREHENSION = Pattern(r"<(listcomp|setcomp|dictcomp|genexpr)>$")
-_NESTED = Pattern(r"\([^()]*[+*][^()]*\)[+*{]")
 
 
 class StoodLoop(msgspec.Struct, frozen=True):
@@ -150,6 +151,9 @@ def stood_loop(view: ProcessView) -> StoodLoop | None:
     still = _standing(view, stack, frames)
     if still is not None:
         return StoodLoop(still[0], frames[0], pause, still[1].lineno, head_of(still[1]), still[2])
+    work = endless_work(view, stack, frames, blocked=asleep)
+    if work is not None:
+        return StoodLoop(work.frame, frames[0], pause, work.line, work.head, work.reason)
     if pause is None:
         return None
     found = _search(view, frames, pause, asleep=asleep)
@@ -208,7 +212,7 @@ def _values(view: ProcessView, stack: Sequence[PythonFrame], frame: PythonFrame)
 
 def _search(view: ProcessView, frames: Sequence[PythonFrame], pause: Pause, *, asleep: bool) -> StoodLoop | None:
     """A loop that the source shows not to end comes first; else the innermost one."""
-    regex = None if asleep else _of_regex(view, frames[0])
+    regex = None if asleep else slow_regex(view, frames[0])
     if regex is not None:
         return StoodLoop(frames[0], frames[0], pause, None, None, regex)
     for place, frame in enumerate(frames):
@@ -249,6 +253,10 @@ def _innermost(view: ProcessView, frame: PythonFrame, *, called: bool) -> tuple[
         return loop, None if adds.grows else adds.reason
     scope = scope_of(tree, line)
     reason = reason_of(scope, loop, line)
+    if reason is None and not _is_blocked(view):
+        reason = ended_stream(loop)
+    elif reason is not None and reason.by_others and isinstance(loop, ast.While):
+        reason = flag_reason(view, loop.test, frame) or reason
     return loop, reason or may_stand(scope, loop, _values(view, main_stack(view), frame))
 
 
@@ -337,43 +345,6 @@ def _taken_by(view: ProcessView, frame: PythonFrame) -> str | None:
         return None
     taking = next((name for name in names if name in _TAKE_ALL), None)
     return f"{taking}()" if taking is not None else None
-
-
-def _of_regex(view: ProcessView, frame: PythonFrame) -> Reason | None:
-    """A pattern that repeats what repeats, in the matching of which the end found it."""
-    native = before_signal(view)[:_NEAR]
-    tree = syntax_tree(view.process.snapshot, frame)
-    if tree is None or frame.line is None or not any(item.function in _REGEX for item in native):
-        return None
-    for call in calls_on(tree, frame.line):
-        if called_name(call) not in _REGEX_CALLS:
-            continue
-        for pattern, line in _patterns(tree, call):
-            if _NESTED.search(pattern):
-                return Reason(
-                    f"the regular expression of line {line} (`{shortened(pattern, _LONGEST)}`) repeats a group that "
-                    f"repeats by itself, so a text that does not match can take twice as long for each further "
-                    f"character, in `{shortened(ast.unparse(call), _LONGEST)}`",
-                    f"Write the pattern of line {line} so that each text can match in one way only: without a `+` or "
-                    "`*` inside of a group with another one, or with atomic groups and possessive quantifiers (Python "
-                    "3.11). Or limit the length of what is passed to it.",
-                )
-    return None
-
-
-def _patterns(tree: ast.Module, call: ast.Call) -> list[tuple[str, int]]:
-    """The pattern of `re.match(r"...", text)`, and of `PATTERN.match(text)` with its re.compile()."""
-    given = call.args[0] if call.args else None
-    found = [(given.value, call.lineno)] if isinstance(given, ast.Constant) and isinstance(given.value, str) else []
-    owner = ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) else None
-    for item in nodes_of(tree):
-        if not isinstance(item, ast.Assign) or not isinstance(item.value, ast.Call):
-            continue
-        made = item.value
-        named = any(ast.unparse(target) == owner for target in item.targets)
-        if named and called_name(made) == "compile" and made.args and isinstance(made.args[0], ast.Constant):
-            found.append((str(made.args[0].value), item.lineno))
-    return found
 
 
 def _is_blocked(view: ProcessView) -> bool:

@@ -44,12 +44,12 @@ from pytracer.analyze.evidence.ends.ended_while import (
     fatal_signal,
     is_in_python,
     limit_words,
-    own_path_at,
     polled_at,
     polled_place,
     polled_words,
     stood_at,
     was_quiet,
+    why_polled,
 )
 from pytracer.analyze.evidence.ends.ended_workers import ended_workers
 from pytracer.analyze.evidence.ends.exit_requests import READ_ARGUMENTS, exit_words, handled_error
@@ -194,7 +194,7 @@ class OtherDeath:
         elif stood is not None and judgement.found == "sent" and is_in_python(job, view):
             advice = stood.advice
         elif judgement.found == "sent" and (polled := polled_at(job, view)) is not None:
-            says = polled_words(job, view, polled, own_path_at(job, view))
+            says = polled_words(job, view, polled, why_polled(job, view))
         workers = ended_workers(job, view) if judgement.found in _FROM_OUTSIDE else None
         if workers is not None:
             says, advice = f"{says}{workers.words}", workers.advice
@@ -247,7 +247,7 @@ def _judge(job: JobView, view: ProcessView) -> Judgement[_How]:
         sure = stood.confidence == "likely" and from_time_limit(job, view)
         verdict_class, confidence = "hang", "likely" if sure else "possible"
     elif how == "sent" and polled_at(job, view) is not None:
-        own = own_path_at(job, view)
+        own = why_polled(job, view)
         verdict_class, confidence = "hang", "likely" if own is not None and own.sure and own.of_all else "possible"
     if how == "exit-request" and handled_error(view) is not None:
         verdict_class, confidence = "python-exception", "likely"

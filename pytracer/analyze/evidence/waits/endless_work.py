@@ -1,0 +1,211 @@
+"""A loop of the program that works for ever: its steps come and go, and nothing ends it.
+
+A `break` inside of a `for` below `while True` leaves the `for` alone. A loop over a generator that never ends, such as
+an IterableDataset with `while True`, or itertools.cycle(), has no last item.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+import msgspec
+
+from pytracer._patterns import Pattern
+from pytracer.analyze.evidence.slicing.slice import Slice
+from pytracer.analyze.evidence.syntax.calls import called_name, passed_values, without_wrappers
+from pytracer.analyze.evidence.syntax.loops import breaks_of
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
+from pytracer.analyze.evidence.syntax.scopes import Scope, class_named, function_named, own_nodes, scope_of
+from pytracer.analyze.evidence.syntax.unbounded import (
+    Reason,
+    body_of,
+    head_of,
+    is_unbounded,
+    leaves,
+    never_asked_to_stop,
+    short_text,
+    yields,
+)
+from pytracer.analyze.tensors.source_lines import syntax_tree
+from pytracer.analyze.view import ProcessView
+from pytracer.report.job import PythonFrame
+
+_OF_CHILDREN = Pattern(r"/multiprocess(?:ing)?/|/concurrent/futures/|/torch/utils/data/_utils/worker\.py$")
+_WRAPPERS = frozenset({"enumerate", "tqdm", "iter"})
+_RAISES = frozenset({"next", "exit", "_exit", "get_nowait", "throw"})
+_LOADERS = frozenset({"DataLoader", "WebLoader"})
+_NEXT = ("__next__", "<lambda>")
+_BINARY = ("rb", "br", "rb+", "r+b")
+_PLAIN = (ast.For, ast.While)
+
+
+class EndlessWork(msgspec.Struct, frozen=True):
+    """The loop around the line of a frame, and why nothing ends it."""
+
+    frame: PythonFrame
+    line: int
+    head: str
+    reason: Reason
+
+
+def endless_work(
+    view: ProcessView, stack: Sequence[PythonFrame], frames: Sequence[PythonFrame], *, blocked: bool
+) -> EndlessWork | None:
+    """Of the main program; a child, or a thread of a pool, may be meant to work until somebody ends it.
+
+    Args:
+        view: The process.
+        stack: Of its main thread.
+        frames: The program's own of these, innermost first.
+        blocked: Whether it was in a system call that may wait: only a read of a file may be part of such work.
+    """
+    if any(_OF_CHILDREN.search(item.file or "") for item in stack):
+        return None
+    values = Slice(view.process.snapshot, frames)
+    for depth, frame in enumerate(frames):
+        tree = syntax_tree(view.process.snapshot, frame)
+        for loop in _loops(tree, frame, stack) if tree is not None else ():
+            reason = None
+            if not blocked:
+                reason = _left_inside_only(loop)
+            if reason is None and isinstance(loop, ast.For):
+                reason = _without_last_item(values, depth, loop, blocked=blocked)
+            if reason is not None and tree is not None and _goes_on_behind(tree, loop):
+                return EndlessWork(frame, loop.lineno, head_of(loop), reason)
+            if isinstance(loop, ast.While):
+                return None  # which may be the one that does not end
+    return None
+
+
+def _loops(tree: ast.Module, frame: PythonFrame, stack: Sequence[PythonFrame]) -> list[ast.For | ast.While]:
+    """Those around a line, the innermost first; one at whose head it is counts where that asks for the next item."""
+    line = frame.line or 0
+    place = next((number for number, item in enumerate(stack) if item is frame), 0)
+    called = (stack[place - 1].function or "").rpartition(".")[2] if place else "__next__"
+    found = [
+        item
+        for item in own_nodes(scope_of(tree, line))
+        if isinstance(item, _PLAIN) and item.lineno <= line <= (item.end_lineno or 0)
+        if item.lineno < line or called in _NEXT
+    ]
+    return sorted(found, key=lambda item: -item.lineno)
+
+
+def _goes_on_behind(tree: ast.Module, loop: ast.For | ast.While) -> bool:
+    """Whether its function has lines behind it, which are meant to be reached: it is not to work for good."""
+    scope, last = scope_of(tree, loop.lineno), loop.end_lineno or 0
+    return any(isinstance(item, ast.stmt) and item.lineno > last for item in own_nodes(scope))
+
+
+def _left_inside_only(loop: ast.For | ast.While) -> Reason | None:
+    """`while True: for batch in loader: ...; if step >= n: break`."""
+    if not is_unbounded(loop) or _may_end(loop):
+        return None
+    inner = [item for item in body_of(loop) if isinstance(item, _PLAIN)]
+    found = [(item, one) for item in inner for one in breaks_of(item)]
+    if len(found) != 1:
+        return None
+    within, leaving = found[0]
+    guard = next((item for item in nodes_of(within) if isinstance(item, ast.If) and leaving in item.body), None)
+    if guard is None:
+        return None
+    test, outer = short_text(guard.test), f"the loop of line {loop.lineno} (`{head_of(loop)}`)"
+    return Reason(
+        f"the `break` of line {leaving.lineno} (where `{test}`) leaves only the loop of line {within.lineno} "
+        f"(`{head_of(within)}`), which is begun again: nothing leaves {outer}",
+        f"Leave the outer loop as well: behind the loop of line {within.lineno}, `if {test}: break`. Or put both into "
+        f"a function, and `return` at line {leaving.lineno}.",
+        sure=True,
+        spins=True,
+    )
+
+
+def _without_last_item(values: Slice, depth: int, loop: ast.For, *, blocked: bool) -> Reason | None:
+    """A loop over what yields for ever."""
+    spot = values.spot(depth)
+    if spot is None or _may_end(loop):
+        return None
+    if isinstance(loop.iter, ast.Call) and called_name(loop.iter) == "iter" and len(loop.iter.args) == 2:
+        return _never_equal(spot.scope, loop, loop.iter)
+    if blocked:
+        return None
+    items = without_wrappers(loop.iter, _WRAPPERS)
+    made = values.made(items, spot, calls=False)
+    call = made.node
+    if not isinstance(call, ast.Call):
+        return None
+    name, source = called_name(call), made
+    if name in _LOADERS and call.args:
+        source = values.made(call.args[0], made.spot, calls=False)
+        if not isinstance(source.node, ast.Call):
+            return None
+        name = called_name(source.node)
+    found = _endless_generator(source.spot.tree, name or "") if name != "cycle" else None
+    text = short_text(items)
+    if found is None and name != "cycle":
+        return None
+    why, one_pass = "cycle() begins again for ever", "."
+    if found is not None:
+        why = f"{found[0]} (line {found[1].lineno}, `{head_of(found[1])}`) yields for ever"
+        one_pass = f". Where one pass is meant, as for validation, let {found[0]} end after it."
+    return Reason(
+        f"`{text}` has no last item: {why}, and nothing leaves the loop of line {loop.lineno}",
+        f"Take as many as are wanted: `for ... in itertools.islice({text}, n)` at line {loop.lineno}, or `break` after "
+        f"n{one_pass}",
+        sure=True,
+        spins=True,
+    )
+
+
+def _never_equal(scope: Scope, loop: ast.For, items: ast.Call) -> Reason | None:
+    """`iter(lambda: file.read(n), "")` of a file that is opened in binary mode."""
+    end = items.args[1]
+    if not isinstance(end, ast.Constant) or end.value != "" or not isinstance(end.value, str):
+        return None
+    modes = [
+        item
+        for item in own_nodes(scope)
+        if isinstance(item, ast.Call) and called_name(item) == "open" and any(
+            isinstance(part, ast.Constant) and isinstance(part.value, str) and part.value in _BINARY
+            for part in passed_values(item)
+        )
+    ]  # fmt: skip
+    if len(modes) != 1 or not any(
+        isinstance(item, ast.Call) and called_name(item) == "read" for item in nodes_of(items)
+    ):
+        return None
+    opened = short_text(modes[0])
+    return Reason(
+        f"the file is opened in binary mode (line {modes[0].lineno}, `{opened}`), where read() returns b'' at its end, "
+        f"and the loop of line {loop.lineno} ends at '' only, which b'' never equals",
+        f"Compare with b'' at line {loop.lineno}: `iter(..., b'')`; or `while chunk := f.read(n):`, which ends "
+        "with either.",
+        sure=True,
+        spins=True,
+    )
+
+
+def _endless_generator(tree: ast.Module, name: str) -> tuple[str, ast.For | ast.While] | None:
+    """The loop of a generator function, or of the __iter__ of a class, that yields and that nothing leaves."""
+    owner = class_named(tree, name)
+    methods = [item for item in owner.body if isinstance(item, ast.FunctionDef)] if owner is not None else []
+    function = (
+        next((item for item in methods if item.name == "__iter__"), None) if owner else function_named(tree, name)
+    )
+    if not isinstance(function, ast.FunctionDef):
+        return None
+    loops = [item for item in own_nodes(function) if isinstance(item, _PLAIN) and never_asked_to_stop(item)]
+    before = [item for item in own_nodes(function) if isinstance(item, (ast.Return, ast.Raise))]
+    if len(loops) != 1 or before or _raises(loops[0]):
+        return None
+    return f"{owner.name}.__iter__" if owner is not None else name, loops[0]
+
+
+def _may_end(loop: ast.For | ast.While) -> bool:
+    return bool(leaves(loop)) or yields(body_of(loop)) or _raises(loop)
+
+
+def _raises(loop: ast.For | ast.While) -> bool:
+    """Whether it calls what ends an iteration, or the process, by an exception."""
+    return any(isinstance(item, ast.Call) and called_name(item) in _RAISES for item in body_of(loop))
