@@ -26,7 +26,14 @@ from pytracer.analyze.evidence.syntax.scopes import class_around, qualified_name
 from pytracer.analyze.evidence.waits.ended_threads import no_other_could
 from pytracer.analyze.evidence.waits.kept_errors import KeptError, kept_error
 from pytracer.analyze.evidence.waits.parent_threads import ThreadStart, thread_starts
-from pytracer.analyze.evidence.waits.queue_marks import PutMark, put_mark, puts_into, swallowed, taking
+from pytracer.analyze.evidence.waits.queue_marks import (
+    PutMark,
+    put_mark,
+    puts_into,
+    swallowed,
+    taken_before,
+    taking,
+)
 from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait
 from pytracer.analyze.evidence.waits.waits import program_stack
 from pytracer.analyze.naming import LineWords, line_in
@@ -62,10 +69,18 @@ class EndedFiller(msgspec.Struct, frozen=True):
     """An `except` that may have hidden an error of the thread."""
     kept: KeptError | None = None
     """Where that keeps it."""
+    taken: int | None = None
+    """The line that had put the mark, on every way: an earlier pass has taken it."""
 
     @property
     def words(self) -> str:
         """After the wait: who should have ended it."""
+        if self.taken is not None:
+            return (
+                f"the only thread that fills it ({self.function}) had ended in order, and the mark `{self.mark}` that "
+                f"it puts last (line {self.taken}) had been taken before: {self.started} starts it once, and this is "
+                "another pass"
+            )
         many = len(self.lines) > 1
         listed = list_words([str(item) for item in self.lines[:_MOST_LINES]])
         thread = f"the only thread that fills it ({self.function}, line{'s' * many} {listed}) had ended"
@@ -78,6 +93,12 @@ class EndedFiller(msgspec.Struct, frozen=True):
     @property
     def advice(self) -> str:
         """Where the mark belongs, and what to compare."""
+        if self.taken is not None:
+            return (
+                f"Start the thread anew for each pass, with a queue of its own: move what {self.started} does to where "
+                "the items are taken, or make that object for each epoch. Or let the thread go on for all passes, with "
+                "a mark after each."
+            )
         where = f"behind its loop (line {self.loop}) or in a `finally`" if self.loop is not None else "in a `finally`"
         where = "in a `finally`" if self.put is not None and self.put.only.caught else where
         mark = self.put.text if self.put is not None else self.mark or "None"
@@ -100,6 +121,9 @@ class EndedFiller(msgspec.Struct, frozen=True):
     @property
     def places(self) -> tuple[Place, ...]:
         """The lines to show."""
+        if self.taken is not None:
+            mark: Place = (self.file, self.taken)
+            return (mark,) if self.started.line is None else ((self.started.file, self.started.line), mark)
         own = (self.put.only.line, self.put.line) if self.put is not None else self.lines[:_MOST_LINES]
         return tuple((self.file, line) for line in own)
 
@@ -134,8 +158,11 @@ def ended_filler(view: ProcessView, wait: ProcessWait) -> EndedFiller | None:
     if not isinstance(scope, (ast.FunctionDef, ast.AsyncFunctionDef)) or scope is scope_of(tree, at.line):
         return None
     started = _started(files, at, own, scope)
+    if started is None:
+        return None
     put, is_known = put_mark(tree, puts, taken.mark)
-    if started is None or not is_known:
+    before = taken_before(tree, puts, taken, at.line, started) if not is_known else None
+    if before is None and not is_known:
         return None
     spot = Spot(at.file, tree, scope, put.only.line if put is not None else scope.lineno)
     caught = swallowed(tree, puts)
@@ -153,6 +180,7 @@ def ended_filler(view: ProcessView, wait: ProcessWait) -> EndedFiller | None:
         names,
         caught,
         kept_error(tree, caught.line) if caught is not None else None,
+        before,
     )
 
 

@@ -13,6 +13,7 @@ from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait, WaitKind
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.parts import innermost_of_program
 from pytracer.analyze.view import ProcessView
+from pytracer.decode.types.snapshot import PythonFrame as SnapshotFrame
 from pytracer.report.job import Evidence, PythonFrame, ThreadExceptionReport
 
 _LISTED = 3
@@ -22,6 +23,7 @@ _POOL = Pattern(r"/multiprocess(?:ing)?/pool\.py$")
 _BETWEEN_PROCESSES = Pattern(r"/multiprocess(?:ing)?/\w+\.py$")
 # What waiting with a limit raises, and torch when the thread that pins batches is gone.
 _GAVE_UP = Pattern(r"\b(Empty|Full|TimeoutError|BrokenBarrierError)$")
+_OF_EXECUTOR = Pattern(r"/(threading|queue|concurrent/futures/thread)\.py$")
 _RECEIVES = Pattern(r"/multiprocess(?:ing)?/connection\.py$")
 LOADED = (
     "It could not load what a worker had sent: a result, or an exception of a task, whose class the message names. "
@@ -141,9 +143,18 @@ def _is_of_pool(stack: Sequence[PythonFrame]) -> bool:
 
 
 def no_other_could(view: ProcessView) -> bool:
-    """Whether the process waits for something in its own memory, and no other thread of it runs Python."""
+    """Whether the process waits for something in its own memory, and no other thread of it runs Python.
+
+    A thread of an executor between two tasks does nothing that it is not given.
+    """
     near = (view.python_stack or [])[:8]
     if any(_BETWEEN_PROCESSES.search(frame.file or "") for frame in near):
         return False
     ending = asked_to_end(view.process)
-    return ending is not None and len(ending.python_threads) == 1
+    stacks = ending.python_threads if ending is not None else ()
+    return bool(stacks) and sum(not _is_between_tasks(frames) for _, frames in stacks) == 1
+
+
+def _is_between_tasks(frames: Sequence[SnapshotFrame]) -> bool:
+    """Whether an executor's thread waits for its next task: it has no line of the program, and has asked its queue."""
+    return bool(frames) and all(_OF_EXECUTOR.search(item.file) for item in frames)

@@ -14,6 +14,7 @@ from pytracer.analyze.evidence.waits.ended_threads import lost_results, no_other
 from pytracer.analyze.evidence.waits.exited_workers import exited_workers
 from pytracer.analyze.evidence.waits.failed_task import failed_task
 from pytracer.analyze.evidence.waits.forked_locks import forked_lock
+from pytracer.analyze.evidence.waits.joined_threads import process_reason, thread_reason
 from pytracer.analyze.evidence.waits.library_threads import LibraryThread, library_thread
 from pytracer.analyze.evidence.waits.lock_order import crossed_locks, lock_holder
 from pytracer.analyze.evidence.waits.lost_tasks import lost_task
@@ -21,6 +22,7 @@ from pytracer.analyze.evidence.waits.messages import both_wait, serves_a_working
 from pytracer.analyze.evidence.waits.parent_death import lost_spawner
 from pytracer.analyze.evidence.waits.parent_threads import ParentThread, parent_thread
 from pytracer.analyze.evidence.waits.pool_results import ended_receiver
+from pytracer.analyze.evidence.waits.standing_threads import ThreadReason
 from pytracer.analyze.evidence.waits.starved_pool import starved_pool
 from pytracer.analyze.evidence.waits.stood import UNREAD, Stood
 from pytracer.analyze.evidence.waits.unasked_tasks import UnaskedTasks, unasked_tasks
@@ -28,9 +30,14 @@ from pytracer.analyze.evidence.waits.undone_items import undone_items
 from pytracer.analyze.evidence.waits.unread_at_exit import unread_at_exit
 from pytracer.analyze.evidence.waits.unsent import unsent_of
 from pytracer.analyze.evidence.waits.untaken_queues import unread_by_parent, untaken_queue
-from pytracer.analyze.evidence.waits.wait_chain import children_at_work, wait_chain, wait_for_device, waiters_there
+from pytracer.analyze.evidence.waits.wait_chain import (
+    children_at_work,
+    wait_chain,
+    wait_for_device,
+    waiters_there,
+)
 from pytracer.analyze.evidence.waits.wait_kinds import OF_DEVICE, ProcessWait, WaitKind
-from pytracer.analyze.evidence.waits.waits import is_between_processes
+from pytracer.analyze.evidence.waits.waits import end_of, is_between_processes, program_stack, wait_of
 from pytracer.analyze.kin import children_of, parent_of
 from pytracer.analyze.view import JobView, ProcessView
 
@@ -102,6 +109,7 @@ def last_wait(job: JobView, ended: ProcessView) -> tuple[ProcessView, Stood] | N
         unread_end=unread_at_exit(job, view, wait),
         exited=exited_workers(job, view, wait),
         undone=undone_items(job, view, wait),
+        threads=thread_reason(job, view, wait) or _of_children(job, chain),
         spawner=lost_spawner(job, view) if wait.kind in _OF_WORKERS else None,
     )
 
@@ -142,6 +150,19 @@ def _unasked(view: ProcessView, wait: ProcessWait, gone: Sequence[ProcessView]) 
     found = unasked_tasks(view, wait) if wait.kind == "queue" and is_between_processes(view) else None
     well = bool(gone) and all(item.process.exit_code == 0 for item in gone)
     return found if found is not None and (found.refused is not None or well) else None
+
+
+def _of_children(job: JobView, chain: Sequence[tuple[ProcessView, ProcessWait]]) -> ThreadReason | None:
+    """Why children do not end that all wait at one line for what their parent should put, which joins them."""
+    view, wait = chain[-1]
+    above = chain[-2][0] if len(chain) > 1 else parent_of(job, view)
+    joins = wait_of(above) if above is not None else None
+    if above is None or joins is None:
+        return None
+    running = [item for item in children_of(job, above) if end_of(item) is not None and program_stack(item)]
+    if any((own := wait_of(item)) is None or own.kind != wait.kind or own.at != wait.at for item in running):
+        return None
+    return process_reason(view, above, len(running), wait, joins)
 
 
 def _started(job: JobView, view: ProcessView, wait: ProcessWait) -> ParentThread | LibraryThread | None:

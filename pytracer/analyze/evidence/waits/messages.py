@@ -8,6 +8,7 @@ import msgspec
 
 from pytracer._text import shortened
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
+from pytracer.analyze.evidence.waits.unanswered import Unanswered, unanswered
 from pytracer.analyze.evidence.waits.wait_chain import at_words, running_children
 from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait
 from pytracer.analyze.evidence.waits.waits import end_of, main_stack, wait_of, was_asleep
@@ -33,11 +34,15 @@ class BothWait(msgspec.Struct, frozen=True):
     """Children of a process that waits for a message, which wait for one themselves."""
 
     children: tuple[tuple[ProcessView, ProcessWait], ...]
+    unanswered: Unanswered | None = None
+    """What was sent to them, and they have no branch for."""
 
     @property
     def words(self) -> str:
         """`its child, process 8 (train.py), waited for one itself at train.py:20 in serve`."""
         view, wait = self.children[0]
+        if self.unanswered is not None:
+            return self.unanswered.words
         if len(self.children) > 1:
             return f"its {len(self.children)} children waited for one themselves{at_words(wait)}"
         return f"its child, {name_words([view])}, waited for one itself{at_words(wait)}"
@@ -45,7 +50,7 @@ class BothWait(msgspec.Struct, frozen=True):
     @property
     def advice(self) -> str:
         """The order of both ends."""
-        return _COUNT
+        return self.unanswered.advice if self.unanswered is not None else _COUNT
 
 
 def both_wait(job: JobView, view: ProcessView, wait: ProcessWait) -> BothWait | None:
@@ -54,7 +59,9 @@ def both_wait(job: JobView, view: ProcessView, wait: ProcessWait) -> BothWait | 
         return None
     children = running_children(job, view)
     waits = [(item, found) for item in children if (found := wait_of(item)) is not None and found.kind == "message"]
-    return BothWait(tuple(waits)) if waits and len(waits) == len(children) else None
+    if not waits or len(waits) != len(children):
+        return None
+    return BothWait(tuple(waits), unanswered(view, wait, *waits[0]))
 
 
 def serves_a_working_parent(job: JobView, view: ProcessView, wait: ProcessWait) -> bool:

@@ -10,12 +10,15 @@ import msgspec
 from pytracer._text import shortened
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.leaving import Obstacle, obstacles
+from pytracer.analyze.evidence.syntax.loops import loops_around
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, spans, spans_body
+from pytracer.analyze.naming import LineWords
 
 _LONGEST = 50
 _EQUAL = (ast.Is, ast.Eq, ast.IsNot, ast.NotEq)
 _PUT = ("put", "put_nowait")
+_A_PASS_IN_ANOTHER = 2  # loops
 
 
 class Taking(msgspec.Struct, frozen=True):
@@ -60,6 +63,23 @@ def put_mark(tree: ast.Module, puts: list[ast.Call], mark: str | None) -> tuple[
     if only is None:
         return None, False
     return PutMark(shortened(ast.unparse(normal[0].args[0]), _LONGEST), normal[0].lineno, only), True
+
+
+def taken_before(tree: ast.Module, puts: list[ast.Call], taken: Taking, line: int, started: LineWords) -> int | None:
+    """The only line that puts the mark, where it does on every way, and `line` may take once more than the thread runs.
+
+    `started`: the line that starts the thread. None where that comes before each pass.
+    """
+    marks = [item for item in puts if item.args and _last(ast.unparse(item.args[0])) == _last(taken.mark or "None")]
+    if taken.mark is None or len(marks) != 1 or swallowed(tree, puts) is not None:
+        return None
+    mark = marks[0].lineno
+    if _only(tree, mark) is not None or loops_around(tree, mark) or started.line is None:
+        return None
+    if scope_of(tree, started.line) is scope_of(tree, line) and len(loops_around(tree, line)) < _A_PASS_IN_ANOTHER:
+        return None
+    around = {id(item) for item in loops_around(tree, started.line)}
+    return mark if not any(id(item) in around for item in loops_around(tree, line)) else None
 
 
 def puts_into(tree: ast.Module, names: frozenset[str]) -> list[ast.Call]:

@@ -6,10 +6,11 @@ import ast
 
 import msgspec
 
+from pytracer._text import time_words
 from pytracer.analyze.deaths.ending import asked_to_end
 from pytracer.analyze.evidence.cuda.device_waits import DeviceWait
 from pytracer.analyze.evidence.exceptions.handled import Handled
-from pytracer.analyze.evidence.exceptions.loaders import loading_words
+from pytracer.analyze.evidence.exceptions.loaders import loading_since, loading_words
 from pytracer.analyze.evidence.exceptions.unmade import UnmadeError
 from pytracer.analyze.evidence.exceptions.unmade_results import UnmadeResult
 from pytracer.analyze.evidence.limits.slow_patterns import SlowPattern, pattern_at
@@ -32,10 +33,12 @@ from pytracer.analyze.evidence.waits.lock_order import CrossedLocks, LockHolder
 from pytracer.analyze.evidence.waits.lost_lock import LostLock
 from pytracer.analyze.evidence.waits.lost_tasks import LostTask
 from pytracer.analyze.evidence.waits.messages import BothWait, gone_advice
+from pytracer.analyze.evidence.waits.network_waits import answer_words
 from pytracer.analyze.evidence.waits.parent_death import LostSpawner
 from pytracer.analyze.evidence.waits.parent_threads import ParentThread
 from pytracer.analyze.evidence.waits.pool_results import EndedReceiver
 from pytracer.analyze.evidence.waits.queue_takers import SharedQueue
+from pytracer.analyze.evidence.waits.standing_threads import ThreadReason
 from pytracer.analyze.evidence.waits.starved_pool import StarvedPool
 from pytracer.analyze.evidence.waits.starved_rpc import StarvedRpc
 from pytracer.analyze.evidence.waits.stood_loop import stood_loop
@@ -60,7 +63,7 @@ from pytracer.analyze.view import ProcessView
 _NOT_PUT = (
     "They ended without putting what is waited for. What cannot be pickled (a lambda, a local function, an open file) "
     "fails in the queue's own thread, whose traceback goes to stderr, or nowhere if the process is just ending: put "
-    "plain data. Or they returned before put()"
+    "plain data. Or they returned before put(), or more is asked for here than they put: compare both counts"
 )
 _OF_POOL = ", or the error of a pool's task is in what apply_async() or submit() returned: ask for it there"
 _LOOKS = ". get(timeout=...), and a look at is_alive(), end such a wait."
@@ -147,6 +150,8 @@ class Stood(msgspec.Struct, frozen=True):
     """Of a worker of torch.distributed.rpc whose threads all wait for calls."""
     undone: UndoneItems | None = None
     """Of a queue between processes whose workers have all ended, or ask for more."""
+    threads: ThreadReason | None = None
+    """Why the threads do not end, or answer, that it waits for."""
 
     @property
     def unread(self) -> bool:
@@ -211,6 +216,11 @@ def why_words(view: ProcessView, found: Stood) -> str:
         return executor_words(view)
     if found.wait.kind == "gil" and (held := gil_of(view)) is not None:
         return f"; {held.words}"
+    if found.wait.kind == "answer":
+        return answer_words(view, found.wait)
+    if found.wait.kind == "network" and view.process.snapshot.worker is not None:
+        end, since = asked_to_end(view.process), loading_since(view)
+        return f"; this batch had lasted {time_words(end.mono_ns - since)}" if end is not None and since else ""
     if found.wait.kind == "forked-tasks":
         return started_words(view, found.wait.at)
     if found.started is not None:
@@ -231,6 +241,8 @@ def why_words(view: ProcessView, found: Stood) -> str:
         return f"; {found.holder.words}"
     if found.starved is not None and found.thread is None:
         return f"; {found.starved.words}"
+    if found.threads is not None and found.thread is None:
+        return f"; {found.threads.words}"
     if found.loading is not None and found.thread is None:
         return _loading_words(found, found.loading)
     if found.unasked is not None and found.unasked.words is not None and found.thread is None:
@@ -254,7 +266,7 @@ def why_words(view: ProcessView, found: Stood) -> str:
     if found.filler is not None:
         return f"; {found.filler.words}"
     if found.alone:
-        return "; no other Python thread of the process was left to end that"
+        return f"; no other Python thread of the process was left to end that{only_words(view, found)}"
     if found.together > 1:
         return f"; {found.together} processes waited there"
     working = f"{work_words(found.working)}{_pattern_words(found)}"
@@ -303,6 +315,8 @@ def _own_advice(view: ProcessView, found: Stood) -> str:
         return found.holder.advice
     if found.starved is not None and found.thread is None:
         return found.starved.advice
+    if found.threads is not None and found.thread is None:
+        return found.threads.advice
     if found.loading is not None and found.thread is None:
         stood = stood_loop(found.loading)
         return stood.reason.advice if stood is not None and stood.reason is not None else _LOADING
@@ -347,7 +361,7 @@ def _own_advice(view: ProcessView, found: Stood) -> str:
 
 
 def _meanwhile(view: ProcessView, found: Stood) -> str:
-    explained = (found.task, found.holder, found.thread, found.locks, found.unsent, found.starved)
+    explained = (found.task, found.holder, found.thread, found.locks, found.unsent, found.starved, found.threads)
     known = any(item is not None for item in explained)
     return "" if known else meanwhile_words(view, found.wait)
 

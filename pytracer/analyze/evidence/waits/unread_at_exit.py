@@ -159,7 +159,7 @@ def unread_at_exit(job: JobView, view: ProcessView, wait: ProcessWait) -> Unread
     over = all(item.ended_ns is not None and item.ended_ns <= ended - _BEFORE_NS for item in children)
     gone = tuple(children) if over and all(item.process.exit_code == 0 for item in children) else ()
     found = UnreadAtExit(gone, tuple(running))
-    for script in _scripts(job, view):
+    for script in scripts_of(job, view):
         tree = syntax_tree(view.process.snapshot, script)
         named = _sides(view, script, tree) if tree is not None else None
         if named is not None:
@@ -179,7 +179,7 @@ def _writes(view: ProcessView) -> bool:
     )
 
 
-def _scripts(job: JobView, view: ProcessView) -> Iterator[PythonFrame]:
+def scripts_of(job: JobView, view: ProcessView) -> Iterator[PythonFrame]:
     """The program's first file: no frame of it is left."""
     launcher = job.job.launcher_of(view.process.snapshot)
     folder = launcher.cwd if launcher is not None else ""

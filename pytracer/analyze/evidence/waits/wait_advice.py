@@ -13,6 +13,7 @@ from pytracer.analyze.evidence.waits.executor_words import executor_advice
 from pytracer.analyze.evidence.waits.forked_locks import forked_lock
 from pytracer.analyze.evidence.waits.forked_pool_words import pool_advice
 from pytracer.analyze.evidence.waits.interop_threads import interop_advice
+from pytracer.analyze.evidence.waits.network_waits import CHILD_PRINTS, answer_advice, network_advice
 from pytracer.analyze.evidence.waits.pool_joins import hands_over
 from pytracer.analyze.evidence.waits.queue_fillers import filler_of
 from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait, WaitKind
@@ -93,6 +94,9 @@ ADVICE: dict[WaitKind, str] = {
     "event-loop": "Look at the tasks that the loop should have run: one that failed is silent until it is awaited, and "
     "whoever waits for its answer waits for ever. Await the tasks, too (asyncio.TaskGroup, gather), or give them "
     "add_done_callback(); asyncio.wait_for() limits a wait.",
+    "network": "The socket has no time limit: settimeout(), or `timeout=` of the call, makes such a wait an error.",
+    "accept": "Start the other side, and see that it uses this host and port.",
+    "answer": CHILD_PRINTS,
     "device": "Look at the work that was put on the device before: a kernel that does not end, or is slow.",
     "driver": "Look at the work that was put on the device before: such a call waits until the device has done it.",
     "gil": "Release the GIL while native code waits for threads that call Python (py::gil_scoped_release).",
@@ -122,6 +126,10 @@ def wait_advice(view: ProcessView, wait: ProcessWait) -> str:
         return held.advice
     if wait.kind == "full-queue" and hands_over(main_stack(view)):
         return _HANDED
+    if wait.kind in ("network", "accept"):
+        return network_advice(view, wait, called_by_program(view))
+    if wait.kind == "answer":
+        return answer_advice(view, wait)
     if wait.kind == "forked-tasks":
         return interop_advice(view, wait.at)
     if wait.kind == "forked-native":

@@ -267,7 +267,11 @@ def _waiting_child(job: JobView, view: ProcessView, wait: ProcessWait | None = N
     while level and not found:
         children = [item for parent in level for item in children_of(job, parent) if item.index not in seen]
         waits = [(own, item) for item in children if (own := wait_of(item)) is not None]
-        found = [(own.kind not in _LAST, item.index, item) for own, item in waits if asks or own.kind != "message"]
+        found = [
+            (own.kind not in _LAST, item.index, item)
+            for own, item in waits
+            if own.kind != "accept" and (asks or own.kind != "message")
+        ]
         seen |= {item.index for item in children}
         level = [item for item in children if not item.python_stack and not item.native_stack]
     return min(found, key=lambda entry: entry[:2])[2] if found else None

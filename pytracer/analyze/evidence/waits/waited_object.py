@@ -107,7 +107,8 @@ class WaitedObject(msgspec.Struct, frozen=True):
         if self.noun == "Barrier" or len(self.providers) != 1:
             return None
         only = self.providers[0]
-        caught = next((f", which is {item.words}" for item in only.leading if item.caught), "")
+        shown = [item for item in only.leading if item.caught] or only.leading[:1]
+        caught = next((f", which is {item.words}" for item in shown), "")
         return f"in this file only `{only.call}` at {only.place} ends that{caught}"
 
     @property
@@ -135,6 +136,12 @@ class WaitedObject(msgspec.Struct, frozen=True):
                 )
             return f"It ends by {places}: find out why none of them was reached (again). "
         only = self.providers[0]
+        if not only.obstacles and self.noun == "Condition" and self.until is None:
+            return (
+                f"In this file only `{only.call}` at {only.place} ends it, and that wakes only who waits at that "
+                "moment: one that came before the wait() is lost. Wait for what it announces by "
+                "`wait_for(lambda: <condition>)`, which asks before it waits. "
+            )
         if not only.obstacles:
             return f"In this file only `{only.call}` at {only.place} ends it: see why that was not reached (again). "
         shown = only.leading
@@ -148,10 +155,15 @@ class WaitedObject(msgspec.Struct, frozen=True):
 
 def waited_object(view: ProcessView, wait: ProcessWait) -> WaitedObject | None:
     """None where the line of the program is not known, or names more than one object that it may wait for."""
-    at = wait.at
-    if at is None or at.line is None or is_library_file(at.file):
+    called = None if wait.kind in _LOCKS else called_by_program(view) or ""
+    return object_at(view, wait.at, called) if wait.at is not None else None
+
+
+def object_at(view: ProcessView, at: PythonFrame, called: str | None) -> WaitedObject | None:
+    """What a line of any thread waits for. `called`: the function of the library; None of a line that takes a lock."""
+    if at.line is None or is_library_file(at.file):
         return None
-    kind = _RELEASE if wait.kind in _LOCKS else _KINDS.get(called_by_program(view) or "")
+    kind = _RELEASE if called is None else _KINDS.get(called)
     tree = syntax_tree(view.process.snapshot, at) if kind is not None else None
     if kind is None or tree is None:
         return None
@@ -173,8 +185,8 @@ def waited_object(view: ProcessView, wait: ProcessWait) -> WaitedObject | None:
         msgspec.structs.replace(item, obstacles=()) if _is_on_its_way(view, at, tree, item.line) else item
         for item in providers
     )
-    called = (item.func.attr for item in _calls(tree, kind.waits) if item.func.value is thing)  # type: ignore[attr-defined]
-    method = next(called, kind.waits[0])
+    methods = (item.func.attr for item in _calls(tree, kind.waits) if item.func.value is thing)  # type: ignore[attr-defined]
+    method = next(methods, kind.waits[0])
     until = _until(tree, at.line) if kind is _NOTIFY else None
     made = _made(tree, names, kind.noun)
     return WaitedObject(shortened(text, _LONGEST), kind.noun, at.line, providers, made, names, name, method, until)

@@ -17,6 +17,7 @@ from pytracer.analyze.evidence.waits.forked_pool import forked_pool
 from pytracer.analyze.evidence.waits.forked_team import stands_without_team
 from pytracer.analyze.evidence.waits.gil_waits import GilWait, gil_wait
 from pytracer.analyze.evidence.waits.interop_threads import lacks_interop_threads, waits_for_task
+from pytracer.analyze.evidence.waits.network_waits import asks_child, socket_wait
 from pytracer.analyze.evidence.waits.pipes import has_copied_frames_only, pipe_wait
 from pytracer.analyze.evidence.waits.pool_joins import joins_pool
 from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait, WaitKind
@@ -202,6 +203,9 @@ def _kind(view: ProcessView) -> WaitKind | None:
     called = _system_call(native)
     if called is not None:
         return called
+    asked = socket_wait(native, stack)
+    if asked is not None:
+        return asked
     if device_call(native) is not None:
         return "device"
     if driver_call(native) is not None and stands_in_driver(view, end_of(view)):
@@ -248,7 +252,9 @@ def _kind(view: ProcessView) -> WaitKind | None:
     if _waits_for_copied_lock(view, native):
         return "forked-lock"
     locked = between or any(frame.function in _LOCK for frame in native[:_NEAR])
-    return "lock" if locked and not is_library_file(inner.file) else None
+    if locked and not is_library_file(inner.file):
+        return "lock"
+    return "answer" if asks_child(view, native, stack) else None
 
 
 def _waits_for_copied_lock(view: ProcessView, native: Sequence[NativeFrame]) -> bool:

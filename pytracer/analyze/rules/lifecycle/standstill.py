@@ -31,7 +31,12 @@ keeps workers out that take the same. What a queue's own thread cannot pickle is
 of its task; a worker that is killed in Queue.get() takes the lock of the queue along, and one that is ended inside of
 `with lock:` that lock of multiprocessing. Of a lock that a forked child waits for, the thread of the parent is named
 that was inside of its `with` at the end, or alone takes it by the source; so is a `with` of the forking thread around
-the fork. What ends a wait (set(), put(), release()) may lie behind a branch that leaves. A thread that fills a queue of
+the fork. What ends a wait (set(), put(), release()) may lie behind a branch that leaves. A thread that is joined may
+wait itself for what the joining one does not do meanwhile: for a mark of its own where one was put for several, for
+room in a queue that nobody takes from, or for a lock that the joining one holds; a coroutine that was handed to the
+event loop does not begin while that loop's thread waits for it. A thread that keeps its program from ending is told
+with the only line that sets the flag of its loop. A read from a socket without a time limit waits as long as the other
+end is silent, and a child does not answer what is still in the buffer of its `stdin`. A thread that fills a queue of
 its process may have ended in order without the mark (`None`) at which the taker stops: it puts that below a condition
 only, or not at all; or by an error that its own `except` kept for whoever asks later. A program that has come to its
 end waits until all that it put into a multiprocessing queue is in the pipe, although the reader has ended, by a count
@@ -90,8 +95,10 @@ from pytracer.analyze.evidence.waits.left_locks import left_lock
 from pytracer.analyze.evidence.waits.library_threads import LibraryThread
 from pytracer.analyze.evidence.waits.lost_lock import LostLock, lost_lock
 from pytracer.analyze.evidence.waits.lost_tasks import lost_tasks
+from pytracer.analyze.evidence.waits.network_waits import unflushed
 from pytracer.analyze.evidence.waits.parent_death import LostSpawner
 from pytracer.analyze.evidence.waits.parent_threads import ParentThread
+from pytracer.analyze.evidence.waits.standing_threads import ThreadReason
 from pytracer.analyze.evidence.waits.starved_rpc import StarvedRpc, starved_rpc
 from pytracer.analyze.evidence.waits.stood import Stood, advice_of, only_words, unread_words, why_words
 from pytracer.analyze.evidence.waits.stood_end import end_words, ranks_meanwhile
@@ -143,6 +150,9 @@ _CONFIDENCE: dict[WaitKind, Confidence] = {
     "nodes": "likely",
     "undone": "possible",
     "event-loop": "possible",
+    "network": "possible",
+    "accept": "possible",
+    "answer": "possible",
     "device": "possible",
     "driver": "possible",
     "gil": "possible",
@@ -267,7 +277,15 @@ class Standstill:
             left.advice if left is not None else advice_of(view, found),
             _missing(found),
             line=_line(pool, found),
-            behind=_behind(pool or found.unmade or found.started or found.filler or found.spawner or found.unread_end),
+            behind=_behind(
+                pool
+                or found.unmade
+                or found.started
+                or found.filler
+                or found.spawner
+                or found.unread_end
+                or found.threads
+            ),
         )
 
 
@@ -291,6 +309,7 @@ def _behind(
     | EndedFiller
     | LostSpawner
     | UnreadAtExit
+    | ThreadReason
     | None,
 ) -> Behind | None:
     if isinstance(found, EndedFiller):
@@ -330,6 +349,8 @@ def _confidence(view: ProcessView, found: Stood, suspects: Sequence[Death]) -> C
             found.undone,
         )
     )
+    is_sure |= found.both is not None and found.both.unanswered is not None
+    is_sure |= found.threads is not None and found.threads.sure
     is_sure |= found.unread_end is not None and bool(found.unread_end.gone)
     is_sure |= found.without is not None and (found.without.first or not (found.working or found.without.working))
     is_sure |= found.unasked is not None and found.unasked.refused is not None
@@ -337,6 +358,7 @@ def _confidence(view: ProcessView, found: Stood, suspects: Sequence[Death]) -> C
     is_sure |= loop is not None and loop.confidence == "likely"
     task = unfinished_task(end_of(view)) if found.wait.kind == "executor" else None
     is_sure |= task is not None and task.blocked
+    is_sure |= found.wait.kind == "answer" and unflushed(view, found.wait) is not None
     is_sure |= found.wait.kind == "gil" and (held := gil_of(view)) is not None and held.held
     is_sure |= found.wait.kind == "lock-file" and _nobody_has_it(suspects)
     return "likely" if is_sure else _CONFIDENCE[found.wait.kind]

@@ -1,0 +1,96 @@
+"""standstill: what should have ended the thread that keeps a program from ending, and who does not answer a message."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pytracer.report.job import Report
+from tests.support import scenarios as s
+from tests.support.deaths import advice, summary, verdict
+from tests.support.standing import EXIT, TIMEOUT, ended, parent, stopped
+from tests.support.synth import Box, Frame
+
+LIB = "/usr/lib/python3.11"
+AT_END: list[Frame] = [("_shutdown", f"{LIB}/threading.py", 1583)]
+MONITOR = """\
+class Monitor(threading.Thread):
+    def run(self):
+        while not self.stopped:
+            time.sleep(0.2)
+
+    def stop(self):
+        self.stopped = True
+
+def train(rows):
+    monitor = Monitor()
+    monitor.start()
+    for row in rows:
+        if step(row):
+            return row
+    monitor.stop()
+"""
+
+
+def at_end(run: Path, source: str) -> Report:
+    """The program had come to its end, and waited for the thread of line 4."""
+    others: dict[int, list[Frame]] = {700: [("Monitor.run", str(s.program_in(run, source)), 4)]}
+    box = parent().at(60_000).signal_seen(15, 90, TIMEOUT)
+    return ended(run, box.crash(0, code=0, state=EXIT, python=AT_END, native=[(s.LIBC, 0x10)], other_python=others))
+
+
+def test_flag_of_the_loop_is_told_with_what_leaves_its_call_out(run: Path) -> None:
+    found = at_end(run, MONITOR)
+    assert verdict(found) == ("hang", "likely")
+    assert "only line 7 (`self.stopped = True`) in Monitor.stop ends its loop (line 3)" in summary(found)
+    assert "which line 15 (`monitor.stop()`) alone calls, not reached after `if step(row)` (line 13" in summary(found)
+    assert advice(found).startswith("Put `monitor.stop()` (line 15) into a `finally`")
+
+
+def test_call_in_a_finally_is_not_said_to_be_left_out(run: Path) -> None:
+    """The look-alike."""
+    begin = MONITOR[: MONITOR.index("    for row")]
+    source = f"{begin}    try:\n        step(rows)\n    finally:\n        monitor.stop()\n"
+    assert "alone calls" not in summary(at_end(run, source))
+
+
+ENVIRONMENTS = """\
+def worker(remote):
+    while True:
+        cmd, data = remote.recv()
+        if cmd == "step":
+            remote.send(step(data))
+        elif cmd in ("reset", "close"):
+            remote.send(None)
+
+def seed(remotes, value):
+    for remote in remotes:
+        remote.send(("seed", value))
+    return [remote.recv() for remote in remotes]
+"""
+RECV: list[Frame] = [
+    ("Connection._recv", f"{LIB}/multiprocessing/connection.py", 378),
+    ("_ConnectionBase.recv", f"{LIB}/multiprocessing/connection.py", 250),
+]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("", "", True),
+        ('"reset", "close"', '"reset", "seed"', False),
+        ('        elif cmd in ("reset", "close"):\n', "        else:\n", False),
+        ("cmd == ", "handlers[cmd] == ", False),
+    ],
+)
+def test_command_for_which_a_child_has_no_branch(old: str, new: str, told: bool, run: Path) -> None:
+    """The look-alikes: a branch, an `else`, and a table of functions."""
+    script = str(s.program_in(run, ENVIRONMENTS.replace(old, new) if old else ENVIRONMENTS))
+    box = Box(pid=102, ppid=101, created_ns=6_000_000_000).at(-500).versions(torch="2.13.0").at(100).mark("begin")
+    child = stopped(box, [*RECV, ("worker", script, 3)])
+    found = ended(run, stopped(parent(), [*RECV, ("seed", script, 12)]), child)
+    words = "line 11 sends 'seed', for which worker has no branch (it has 'step', 'reset' and"
+    assert (words in summary(found)) == told
+    assert verdict(found) == ("hang", "likely" if told else "possible")
+    assert advice(found).startswith("Give worker a branch for 'seed'") == told
