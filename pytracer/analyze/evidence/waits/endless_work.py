@@ -31,7 +31,7 @@ from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import PythonFrame
 
-_OF_CHILDREN = Pattern(r"/multiprocess(?:ing)?/|/concurrent/futures/|/torch/utils/data/_utils/worker\.py$")
+_OF_CHILDREN = Pattern(r"/multiprocess(?:ing)?/process\.py$|/concurrent/futures/|/torch/utils/data/_utils/worker\.py$")
 _WRAPPERS = frozenset({"enumerate", "tqdm", "iter"})
 _RAISES = frozenset({"next", "exit", "_exit", "get_nowait", "throw"})
 _LOADERS = frozenset({"DataLoader", "WebLoader"})
@@ -58,7 +58,7 @@ def endless_work(
         view: The process.
         stack: Of its main thread.
         frames: The program's own of these, innermost first.
-        blocked: Whether it was in a system call that may wait: only a read of a file may be part of such work.
+        blocked: Whether it stood in a system call that may wait: only a read of a file may be part of such work.
     """
     if any(_OF_CHILDREN.search(item.file or "") for item in stack):
         return None

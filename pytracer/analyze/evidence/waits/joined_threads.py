@@ -22,6 +22,7 @@ from pytracer.analyze.evidence.syntax.passing import names_of_object
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, qualified_name, scope_of
 from pytracer.analyze.evidence.syntax.unbounded import head_of, is_unbounded, leaves, loops_at
 from pytracer.analyze.evidence.waits.blocked_loops import blocked_loop
+from pytracer.analyze.evidence.waits.copied_objects import copied_object
 from pytracer.analyze.evidence.waits.held_locks import inside_of, is_one_lock
 from pytracer.analyze.evidence.waits.queue_marks import puts_into, taking
 from pytracer.analyze.evidence.waits.standing_threads import (
@@ -75,7 +76,7 @@ def thread_reason(job: JobView, view: ProcessView, wait: ProcessWait) -> ThreadR
     """None where a thread may be at work, or may be waited for by somebody else."""
     if wait.kind not in _FOR_OTHERS or is_between_processes(view):
         return None
-    blocked = blocked_loop(view, wait) or _before_takers(view, wait)
+    blocked = blocked_loop(view, wait) or _before_takers(view, wait) or copied_object(view, wait)
     if blocked is not None:
         return blocked
     threads = standing_threads(view)

@@ -11,6 +11,7 @@ from pytracer.analyze.evidence.exceptions.loaders import loading_workers, waits_
 from pytracer.analyze.evidence.exceptions.unmade_results import unmade_object
 from pytracer.analyze.evidence.waits.ended_fillers import ended_filler
 from pytracer.analyze.evidence.waits.ended_threads import lost_results, no_other_could, thread_behind
+from pytracer.analyze.evidence.waits.endless_work import endless_work
 from pytracer.analyze.evidence.waits.exited_workers import exited_workers
 from pytracer.analyze.evidence.waits.failed_task import failed_task
 from pytracer.analyze.evidence.waits.forked_locks import forked_lock
@@ -22,6 +23,7 @@ from pytracer.analyze.evidence.waits.messages import both_wait, serves_a_working
 from pytracer.analyze.evidence.waits.parent_death import lost_spawner
 from pytracer.analyze.evidence.waits.parent_threads import ParentThread, parent_thread
 from pytracer.analyze.evidence.waits.pool_results import ended_receiver
+from pytracer.analyze.evidence.waits.quiet import pause_of
 from pytracer.analyze.evidence.waits.standing_threads import ThreadReason
 from pytracer.analyze.evidence.waits.starved_pool import starved_pool
 from pytracer.analyze.evidence.waits.stood import UNREAD, Stood
@@ -37,7 +39,7 @@ from pytracer.analyze.evidence.waits.wait_chain import (
     waiters_there,
 )
 from pytracer.analyze.evidence.waits.wait_kinds import OF_DEVICE, ProcessWait, WaitKind
-from pytracer.analyze.evidence.waits.waits import end_of, is_between_processes, program_stack, wait_of
+from pytracer.analyze.evidence.waits.waits import end_of, is_between_processes, main_stack, program_stack, wait_of
 from pytracer.analyze.kin import children_of, parent_of
 from pytracer.analyze.view import JobView, ProcessView
 
@@ -109,7 +111,7 @@ def last_wait(job: JobView, ended: ProcessView) -> tuple[ProcessView, Stood] | N
         unread_end=unread_at_exit(job, view, wait),
         exited=exited_workers(job, view, wait),
         undone=undone_items(job, view, wait),
-        threads=thread_reason(job, view, wait) or _of_children(job, chain),
+        threads=thread_reason(job, view, wait) or _of_children(job, chain) or _without_end(view, wait),
         spawner=lost_spawner(job, view) if wait.kind in _OF_WORKERS else None,
     )
 
@@ -163,6 +165,15 @@ def _of_children(job: JobView, chain: Sequence[tuple[ProcessView, ProcessWait]])
     if any((own := wait_of(item)) is None or own.kind != wait.kind or own.at != wait.at for item in running):
         return None
     return process_reason(view, above, len(running), wait, joins)
+
+
+def _without_end(view: ProcessView, wait: ProcessWait) -> ThreadReason | None:
+    """Of a program that worked until then: its loop over a DataLoader that never ends was met between two batches."""
+    end = end_of(view)
+    if wait.kind != "queue" or end is None or not waits_for_loader(view) or pause_of(view, end.mono_ns) is not None:
+        return None
+    work = endless_work(view, main_stack(view), program_stack(view), blocked=False)
+    return ThreadReason(work.reason.words, work.reason.advice) if work is not None else None
 
 
 def _started(job: JobView, view: ProcessView, wait: ProcessWait) -> ParentThread | LibraryThread | None:

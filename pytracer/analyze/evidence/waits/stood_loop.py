@@ -151,7 +151,7 @@ def stood_loop(view: ProcessView) -> StoodLoop | None:
     still = _standing(view, stack, frames)
     if still is not None:
         return StoodLoop(still[0], frames[0], pause, still[1].lineno, head_of(still[1]), still[2])
-    work = endless_work(view, stack, frames, blocked=asleep)
+    work = endless_work(view, stack, frames, blocked=asleep and pause is not None)
     if work is not None:
         return StoodLoop(work.frame, frames[0], pause, work.line, work.head, work.reason)
     if pause is None:

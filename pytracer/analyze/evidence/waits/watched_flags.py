@@ -33,7 +33,7 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _LONGEST, _DEPTH = 50, 3
 _SHARED = frozenset({"Namespace", "Manager", "Value", "RawValue", "SyncManager", "SharedMemory"})
 _OF_THREADS = "multiprocessing.dummy"
-_PROCESS, _THREAD = ("Process", "SpawnProcess", "ForkProcess"), ("Thread", "Timer")
+PROCESS, _THREAD = ("Process", "SpawnProcess", "ForkProcess"), ("Thread", "Timer")
 
 
 class WatchedFlag(msgspec.Struct, frozen=True):
@@ -65,7 +65,7 @@ class Setter(msgspec.Struct, frozen=True):
         return line_in(self.file, self.node.lineno, here).quoted(shortened(ast.unparse(self.node), _LONGEST))
 
 
-class _Started(msgspec.Struct, frozen=True):
+class Started(msgspec.Struct, frozen=True):
     """The call that makes a process or a thread of a function."""
 
     file: str
@@ -84,7 +84,7 @@ def watched_flag(view: ProcessView, test: ast.expr, at: PythonFrame) -> WatchedF
     setter = _setter(files, names[0], at)
     if setter is None:
         return None
-    started = _only_in(files, setter, _PROCESS)
+    started = started_only(files, setter.tree, setter.function, PROCESS)
     if started is not None:
         return _of_process(setter, started, at)
     if _runs_beside(files, setter, own):
@@ -173,16 +173,16 @@ def _is_global(tree: ast.Module, item: ast.AST, word: str) -> bool:
     return any(isinstance(one, ast.Global) and word in one.names for one in own_nodes(scope))
 
 
-def _only_in(
-    files: Mapping[str, ast.Module], setter: Setter, kinds: Sequence[str], depth: int = _DEPTH
-) -> _Started | None:
-    """What starts a function, where nothing else calls it: itself, or all that call it."""
-    return _started(files, setter.tree, setter.function, kinds, depth)
+def started_only(
+    files: Mapping[str, ast.Module], tree: ast.Module, function: Function, kinds: Sequence[str]
+) -> Started | None:
+    """What starts a function, where nothing else calls it: the call that makes a process or a thread of it."""
+    return _started(files, tree, function, kinds, _DEPTH)
 
 
 def _started(
     files: Mapping[str, ast.Module], tree: ast.Module, function: Function, kinds: Sequence[str], depth: int
-) -> _Started | None:
+) -> Started | None:
     made = next(_makers(files, tree, function, kinds), None)
     callers = [
         (other, scope_of(other, item.lineno))
@@ -204,7 +204,7 @@ def _started(
 
 def _makers(
     files: Mapping[str, ast.Module], tree: ast.Module, function: Function, kinds: Sequence[str]
-) -> Iterator[_Started]:
+) -> Iterator[Started]:
     """`Process(target=work)`, `mp.spawn(work)`, and the making of a class whose run() it is."""
     owner = class_around(tree, function)
     bases = [last_name(base) or "" for base in owner.bases] if owner is not None else []
@@ -214,15 +214,15 @@ def _makers(
             if not isinstance(item, ast.Call):
                 continue
             called, target = called_name(item), keyword_value(item, "target")
-            if called == "spawn" and _PROCESS[0] in kinds and item.args:
+            if called == "spawn" and PROCESS[0] in kinds and item.args:
                 target = item.args[0]
             handed = called in kinds or called == "spawn"
             named = target is not None and last_name(target) == function.name
             if (handed and named) or (is_run and owner is not None and called == owner.name):
-                yield _Started(file, item)
+                yield Started(file, item)
 
 
-def _of_process(setter: Setter, started: _Started, at: PythonFrame) -> WatchedFlag:
+def _of_process(setter: Setter, started: Started, at: PythonFrame) -> WatchedFlag:
     sets, made = setter.words(at.file), line_in(started.file, started.call.lineno, at.file)
     call = shortened(ast.unparse(started.call), _LONGEST)
     return WatchedFlag(
@@ -239,7 +239,7 @@ def _runs_beside(files: Mapping[str, ast.Module], setter: Setter, own: Sequence[
     """Whether a coroutine sets it, and the loop that waits runs in one as well."""
     if not isinstance(setter.function, ast.AsyncFunctionDef):
         return False
-    if next(_makers(files, setter.tree, setter.function, (*_PROCESS, *_THREAD)), None) is not None:
+    if next(_makers(files, setter.tree, setter.function, (*PROCESS, *_THREAD)), None) is not None:
         return False
     trees = [(files.get(frame.file or ""), frame.line) for frame in own]
     return any(
@@ -278,7 +278,7 @@ def _of_thread(
     view: ProcessView, files: Mapping[str, ast.Module], setter: Setter, at: PythonFrame
 ) -> WatchedFlag | None:
     """The thread of that function has died."""
-    started = _only_in(files, setter, _THREAD)
+    started = started_only(files, setter.tree, setter.function, _THREAD)
     died = [
         item
         for item in view.thread_exceptions

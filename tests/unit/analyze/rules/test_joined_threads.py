@@ -284,3 +284,42 @@ def test_second_pass_over_what_a_thread_has_filled_once(told: bool, run: Path) -
     words = "the mark `None` that it puts last (line 10) had been taken before: line 5 starts it once"
     assert (words in summary(found)) == told
     assert advice(found).startswith("Start the thread anew for each pass") == told
+
+
+OF_CHILD = """\
+class Server:
+    def __init__(self):
+        self.ready = threading.Event()
+        self.process = Process(target=self.serve)
+
+    def serve(self):
+        load()
+        self.ready.set()
+
+    def open(self):
+        self.process.start()
+        self.ready.wait()
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("", "", True),
+        ("Process(", "Thread(", False),
+        ("        self.process.start()\n", "        if self.local:\n            self.serve()\n", False),
+        ("        load()\n", "        load()\n\n    def reset(self):\n        self.ready.set()\n", False),
+    ],
+)
+def test_event_of_threads_that_a_child_sets(old: str, new: str, told: bool, run: Path) -> None:
+    """The look-alikes: a thread sets it, or the process itself."""
+    source = OF_CHILD.replace(old, new) if old else OF_CHILD
+    own: list[Frame] = [
+        WAITS,
+        ("Event.wait", f"{LIB}/threading.py", 629),
+        ("Server.open", "train", len(source.splitlines())),
+    ]
+    found = waits(run, source, own, {})
+    words = "it is one of threading, and `self.ready.set()` (line 8 in Server.serve) runs in the process of line 4"
+    assert (words in summary(found)) == told
+    assert advice(found).startswith("Make `self.ready` by `multiprocessing.Event()`, before line 4") == told
