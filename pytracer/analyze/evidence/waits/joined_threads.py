@@ -15,7 +15,7 @@ import msgspec
 from pytracer._text import list_words, shortened
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
 from pytracer.analyze.evidence.syntax.comprehension_loops import rounds_around
-from pytracer.analyze.evidence.syntax.loops import counting_loop, loops_around
+from pytracer.analyze.evidence.syntax.loops import Loop, counting_loop, loops_around
 from pytracer.analyze.evidence.syntax.names import last_name
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.passing import names_of_object
@@ -176,8 +176,11 @@ def _unmarked(view: ProcessView, asked: _Asked) -> ThreadReason | None:
 def _of_mark(view: ProcessView, asked: _Asked, mark: ast.Call, waits: str, text: str) -> ThreadReason | None:
     """The only line that puts the mark: once for several threads, or behind the wait for them."""
     own = next((item for item in program_stack(view) if _is_in(asked, item, mark.lineno)), None)
-    if own is None or own.line is None or rounds_around(asked.tree, mark.lineno, "put"):
+    if own is None or own.line is None:
         return None
+    rounds = rounds_around(asked.tree, mark.lineno, "put")
+    if rounds:
+        return _too_few(asked, mark, own.line, rounds, text) if mark.lineno < own.line else None
     put = f"`{shortened(ast.unparse(mark), _LONGEST)}`"
     places = ((asked.at.file, mark.lineno), (asked.at.file, asked.line))
     if mark.lineno > own.line:
@@ -194,6 +197,25 @@ def _of_mark(view: ProcessView, asked: _Asked, mark: ast.Call, waits: str, text:
         f"Put one `{text}` for each {asked.noun}, in a loop over them, at line {mark.lineno}. Or let each {asked.noun} "
         "put the mark back before it ends.",
         places,
+    )
+
+
+def _too_few(asked: _Asked, mark: ast.Call, line: int, rounds: Sequence[Loop], text: str) -> ThreadReason | None:
+    """Marks that a loop puts, which is not the one over what is joined: takers are left."""
+    joins = loops_around(asked.tree, line, (ast.For,))
+    loop = rounds[0] if len(rounds) == 1 else None
+    if not isinstance(loop, ast.For) or not joins or not isinstance(joins[-1], ast.For):
+        return None
+    joined, puts = ast.unparse(joins[-1].iter), ast.unparse(loop.iter)
+    if puts in (joined, f"range(len({joined}))"):
+        return None
+    left = f"{asked.count} {asked.noun}{'s' if asked.count > 1 else ''}"
+    return ThreadReason(
+        f"line {mark.lineno} (`{shortened(ast.unparse(mark), _LONGEST)}`) puts fewer marks than there are takers, one "
+        f"for each item of `{shortened(puts, _LONGEST)}` (line {loop.lineno}): {left} still waited for one at "
+        f"{place_words(asked.at)}",
+        f"Put one `{text}` for each {asked.noun}: `for _ in {joined}` in line {loop.lineno}.",
+        ((asked.at.file, loop.lineno), (asked.at.file, mark.lineno)),
     )
 
 

@@ -79,6 +79,14 @@ def test_one_mark_ends_one_of_several_threads(run: Path) -> None:
     assert advice(found).startswith("Put one `None` for each thread, in a loop over them, at line 12.")
 
 
+def test_loop_that_puts_fewer_marks_than_it_joins_threads(run: Path) -> None:
+    few = TAKERS.replace("    jobs.put(None)\n", "    for _ in range(len(threads) - 1):\n        jobs.put(None)\n")
+    found = joined(run, few, taker(), line=15)
+    assert verdict(found) == ("hang", "likely")
+    assert "puts fewer marks than there are takers, one for each item of `range(len(threads) - 1)`" in summary(found)
+    assert advice(found) == "Put one `None` for each thread: `for _ in threads` in line 12."
+
+
 def test_mark_behind_the_join_comes_too_late(run: Path) -> None:
     found = joined(run, TAKERS.replace("    jobs.put(None)\n", "") + "    jobs.put(None)\n", taker(), line=13)
     assert "is put by line 14 (`jobs.put(None)`) only, behind the join()" in summary(found)
