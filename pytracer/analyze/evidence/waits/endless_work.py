@@ -7,14 +7,16 @@ an IterableDataset with `while True`, or itertools.cycle(), has no last item.
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from pytracer._patterns import Pattern
+from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.syntax.calls import called_name, passed_values, without_wrappers
 from pytracer.analyze.evidence.syntax.loops import breaks_of
+from pytracer.analyze.evidence.syntax.names import last_name
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import Scope, class_named, function_named, own_nodes, scope_of
 from pytracer.analyze.evidence.syntax.unbounded import (
@@ -35,6 +37,7 @@ _OF_CHILDREN = Pattern(r"/multiprocess(?:ing)?/process\.py$|/concurrent/futures/
 _WRAPPERS = frozenset({"enumerate", "tqdm", "iter"})
 _RAISES = frozenset({"next", "exit", "_exit", "get_nowait", "throw"})
 _LOADERS = frozenset({"DataLoader", "WebLoader"})
+_EXITS = {"StopIteration", "SystemExit", "KeyboardInterrupt"}
 _NEXT = ("__next__", "<lambda>")
 _BINARY = ("rb", "br", "rb+", "r+b")
 _PLAIN = (ast.For, ast.While)
@@ -62,7 +65,7 @@ def endless_work(
     """
     if any(_OF_CHILDREN.search(item.file or "") for item in stack):
         return None
-    values = Slice(view.process.snapshot, frames)
+    values, files = Slice(view.process.snapshot, frames), program_files(view.process.snapshot, frames)
     for depth, frame in enumerate(frames):
         tree = syntax_tree(view.process.snapshot, frame)
         for loop in _loops(tree, frame, stack) if tree is not None else ():
@@ -71,7 +74,12 @@ def endless_work(
                 reason = _left_inside_only(loop)
             if reason is None and isinstance(loop, ast.For):
                 reason = _without_last_item(values, depth, loop, blocked=blocked)
-            if reason is not None and tree is not None and _goes_on_behind(tree, loop):
+            if (
+                reason is not None
+                and tree is not None
+                and _goes_on_behind(tree, loop)
+                and not _left_by_error(files, loop)
+            ):
                 return EndlessWork(frame, loop.lineno, head_of(loop), reason)
             if isinstance(loop, ast.While):
                 return None  # which may be the one that does not end
@@ -90,6 +98,17 @@ def _loops(tree: ast.Module, frame: PythonFrame, stack: Sequence[PythonFrame]) -
         if item.lineno < line or called in _NEXT
     ]
     return sorted(found, key=lambda item: -item.lineno)
+
+
+def _left_by_error(files: Mapping[str, ast.Module], loop: ast.For | ast.While) -> bool:
+    """Whether a function that it calls raises an exception of the program's own, such as `EarlyStop`, or an exit."""
+    called = {called_name(item) for item in body_of(loop) if isinstance(item, ast.Call)}
+    nodes = [item for tree in files.values() for item in nodes_of(tree)]
+    own = {item.name for item in nodes if isinstance(item, ast.ClassDef)} | _EXITS
+    functions = [item for item in nodes if isinstance(item, ast.FunctionDef) and item.name in called]
+    raised = [part.exc for item in functions for part in own_nodes(item) if isinstance(part, ast.Raise)]
+    named = [item.func if isinstance(item, ast.Call) else item for item in raised]
+    return any(item is not None and last_name(item) in own for item in named)
 
 
 def _goes_on_behind(tree: ast.Module, loop: ast.For | ast.While) -> bool:

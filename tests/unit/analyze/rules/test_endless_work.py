@@ -50,6 +50,7 @@ def test_break_of_the_inner_loop_alone_is_told(run: Path) -> None:
         ("                break\n", "                return\n"),
         ("    save()\n", ""),  # meant to work until it is stopped
         ("            step +=", "            next(rows)\n            step +="),
+        ("    save()\n", "    save()\n\nclass Enough(Exception):\n    pass\n\ndef train(batch):\n    raise Enough\n"),
         ("        for batch in", "        if stop():\n            break\n        for batch in"),
     ],
 )
