@@ -1,4 +1,8 @@
-"""The first clause of an explanation, for the headline: what is wrong, without the lines that made each value."""
+"""The first clause of an explanation, for the headline: what is wrong, without the lines that made each value.
+
+And the clause behind a colon, where that is a statement and no advice: `its input is [8, 32, 32, 3]: the channels are
+last`.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +16,18 @@ _LONGEST = 130
 _REST = Pattern(r", (?:so that|and|which) ")  # what follows may be left out, and the rest still holds
 _PLAIN = Pattern(r"(?:The|A|All|An|Another|Entry|Line|Sample|Dimension|Gradients|No|None|Item|Each|What|Element)\b")
 _OTHERS = Pattern(r"(?:In|If|Look|Print|Compare|Something)\b")
+_REASON = Pattern(r": ((?:the|a|an|it|they|its|their|one|two|class|`[^`]+`) (?:`[^`]*`|[^`.:;]|\.(?! |$))*)(?=[.;])")
+_ADVISES = Pattern(
+    r"\b(?:write|pass|make|use|call|set|give|put|take|correct|convert|return|keep|needs?|must|should|often|may|if|or)\b"
+)
 
 
 def first_clause(words: str) -> str | None:
     """`` `fc` takes 400 features, and `x` is [4, 2700] ``; None of a long one, or of what is no statement."""
-    found = _CLAUSE.match(_PLACE.sub("", words))
+    told = _PLACE.sub("", words)
+    found = _CLAUSE.match(told)
     text = found[0] if found is not None else ""
-    text = _REST.split(text)[0] if len(text) > _LONGEST else text
+    text = _REST.split(text)[0] if len(text) > _LONGEST else text + _reason(told[len(text) :], _LONGEST - len(text))
     if (
         not 0 < len(text) <= _LONGEST
         or _OTHERS.match(text)
@@ -27,3 +36,11 @@ def first_clause(words: str) -> str | None:
     ):
         return None
     return uncapital(text) if _PLAIN.match(text) else text
+
+
+def _reason(rest: str, most: int) -> str:
+    """`: the channels are last`, of what follows the first clause."""
+    found = _REASON.match(rest)
+    if found is None or len(found[0]) > most or _ADVISES.search(found[1]):
+        return ""
+    return found[0] if found[0].count("(") == found[0].count(")") else ""

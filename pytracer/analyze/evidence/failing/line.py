@@ -24,6 +24,7 @@ from pytracer.analyze.evidence.failing.expressions import (
     whole,
 )
 from pytracer.analyze.evidence.failing.recorded import Layer, Shape, contradicts, layer_of, shape_of
+from pytracer.analyze.evidence.slicing.batch_items import BatchItem, batch_item
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Made, Spot
@@ -296,7 +297,12 @@ class FailingLine:
         return f" ({found.place}: `{found.text}`{found.also})" if found is not None else ""
 
     def came_from(self, name: str) -> Origin | None:
-        """The line that made its value, above the one that failed."""
+        """The line that made its value, above the one that failed; of a batch, that of the data set."""
+        sample = self.batch_item(name)
+        if sample is not None:
+            place = self.place(sample.made.spot, sample.made.line)
+            where = f"{sample.function}, {place}" if sample.function else place
+            return Origin(where, short(as_written(sample.made)))
         handed = self._handed_on(name)
         if handed is not None:
             return self._origin_of(handed)
@@ -309,6 +315,15 @@ class FailingLine:
             return None
         also = (found.also or "").replace("is set at", "or")
         return Origin(self.at(found.frame), short(found.text), f", {also}" if "is filled" not in also and also else "")
+
+    def batch_item(self, name: str) -> BatchItem | None:
+        """Of a variable that a loop over a DataLoader gave: what made it for each sample."""
+        spot = self.slice.spot(0)
+        try:
+            node = ast.parse(name, mode="eval").body if name else None
+        except SyntaxError:
+            return None
+        return batch_item(self.slice, node, spot) if node is not None and spot is not None else None
 
     def _origin_of(self, found: Made) -> Origin:
         return Origin(self.place(found.spot, found.line), short(as_written(found)))
