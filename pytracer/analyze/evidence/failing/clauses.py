@@ -12,7 +12,7 @@ from pytracer._text import uncapital
 # `` (line 6: `width = 128`) ``, `` (train.py:6) ``, `` (returned by Data.__getitem__, line 30) ``.
 _PLACE = Pattern(r" \((?:[\w.(),]+ )*(?:[\w./]*\.py:|line )\d+(?:: `[^`]*`(?:, [^()`]*)?|,[^()`]*)?\)")
 _CLAUSE = Pattern(r"(?:`[^`]*`|(?<!\w)'[^']*'|[^`])*?(?=[:;] |\. |\.$)")
-_LONGEST = 130
+_LONGEST = 145
 _REST = Pattern(r", (?:so that|and|which) ")  # what follows may be left out, and the rest still holds
 _PLAIN = Pattern(r"(?:The|A|All|An|Another|Entry|Line|Sample|Dimension|Gradients|No|None|Item|Each|What|Element)\b")
 _OTHERS = Pattern(r"(?:In|If|Look|Print|Compare|Something)\b")
@@ -41,6 +41,7 @@ def first_clause(words: str) -> str | None:
 def _reason(rest: str, most: int) -> str:
     """`: the channels are last`, of what follows the first clause."""
     found = _REASON.match(rest)
-    if found is None or len(found[0]) > most or _ADVISES.search(found[1]):
+    if found is None or _ADVISES.search(found[1]):
         return ""
-    return found[0] if found[0].count("(") == found[0].count(")") else ""
+    text = found[0] if len(found[0]) <= most else found[0].partition(", as ")[0]
+    return text if len(text) <= most and text.count("(") == text.count(")") else ""

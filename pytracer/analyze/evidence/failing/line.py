@@ -11,6 +11,7 @@ from typing import TypeVar
 import msgspec
 
 from pytracer._library_files import is_library_file
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.exceptions.name_origins import NameOrigin, follow
 from pytracer.analyze.evidence.failing.expressions import (
     as_written,
@@ -25,6 +26,7 @@ from pytracer.analyze.evidence.failing.expressions import (
 )
 from pytracer.analyze.evidence.failing.recorded import Layer, Shape, contradicts, layer_of, shape_of
 from pytracer.analyze.evidence.slicing.batch_items import BatchItem, batch_item
+from pytracer.analyze.evidence.slicing.calls import child_of
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Made, Spot
@@ -40,6 +42,7 @@ from pytracer.report.job import ExceptionReport, NearNamesReport, PythonFrame
 
 _MOST_PARTS = 16
 _SAME_SHAPE = {"float", "double", "half", "long", "int", "bool", "to", "clone", "detach", "cuda", "cpu", "contiguous"}
+_CHILD = Pattern(r"^(.+)\.(\d+)$")
 _HANDS_ON = (ast.Name, ast.Attribute, ast.Subscript)
 
 Kind = TypeVar("Kind", bound=ast.AST)
@@ -229,6 +232,9 @@ class FailingLine:
         spot = self.slice.spot(depth)
         if spot is None:
             return None
+        child = _CHILD.match(what) if isinstance(what, str) else None
+        if child is not None:
+            return self._child(self.made(child[1], calls=calls, depth=depth), int(child[2]))
         try:
             node = ast.parse(what, mode="eval").body if isinstance(what, str) else what
         except SyntaxError:
@@ -238,6 +244,14 @@ class FailingLine:
         if recorded is not None and isinstance(found.node, ast.Constant) and contradicts(recorded, found.node.value):
             return None
         return found if found.through else None
+
+    def _child(self, owner: Made | None, place: int) -> Made | None:
+        """`self.net.0`."""
+        item = child_of(owner.node, place) if owner is not None else None
+        if owner is None or item is None:
+            return None
+        found = self.slice.made(item, owner.spot, calls=True)
+        return Made(found.node, found.spot, (*owner.through, (owner.node, owner.spot), *found.through))
 
     def constants(self, node: ast.AST, spot: Spot) -> list[Made]:
         """Those of the program that an expression is computed from; nothing where other values take part."""
@@ -303,6 +317,9 @@ class FailingLine:
             place = self.place(sample.made.spot, sample.made.line)
             where = f"{sample.function}, {place}" if sample.function else place
             return Origin(where, short(as_written(sample.made)))
+        child = self.made(name) if _CHILD.match(name) else None
+        if child is not None:
+            return self._origin_of(child)
         handed = self._handed_on(name)
         if handed is not None:
             return self._origin_of(handed)

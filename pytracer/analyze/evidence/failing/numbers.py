@@ -56,7 +56,7 @@ def _number(at: FailingLine, node: ast.AST, levels: int) -> Number | None:
         made = _OPERATIONS.get(type(node.op))
         return made(left, right) if made is not None and left is not None and right is not None else None
     if isinstance(node, ast.Subscript):
-        return _size(at, node.value, node.slice, levels) if _is_shape(node.value) else None
+        return _size(at, node.value, node.slice, levels) if _is_shape(node.value) else _constant(at, node)
     return _of_call(at, node, levels) if isinstance(node, ast.Call) else _constant(at, node)
 
 
@@ -67,7 +67,7 @@ def _power(base: Number, power: Number) -> Number:
 
 
 def _constant(at: FailingLine, node: ast.expr) -> Number | None:
-    made = at.made(node) if isinstance(node, (ast.Name, ast.Attribute)) else None
+    made = at.made(node) if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)) else None
     last = made.node if made is not None else None
     return last.value if isinstance(last, ast.Constant) and type(last.value) in (int, float) else None  # type: ignore[return-value]
 

@@ -97,8 +97,8 @@ def _looped(part: _Part) -> _Part | None:
         for head in heads if isinstance(item, (ast.stmt, ast.expr)) and spans(item, spot.line) else []:
             if not holds(head.target, name) or name in all_parameters(spot.scope):
                 continue
-            loop = isinstance(item, ast.stmt)
-            if loop and any(item.lineno < line < spot.line for line in bound):
+            first = item.lineno if isinstance(item, ast.stmt) else spot.line
+            if any(first < line < spot.line for line in bound):
                 return None  # of another value by now
             keys = _place(head.target, name)
             if keys is None:
@@ -107,8 +107,7 @@ def _looped(part: _Part) -> _Part | None:
                 if keys[:1] != (1,):
                     return None
                 keys = keys[1:]
-            line = item.lineno if loop else spot.line
-            return _Part(head.iter, structs.replace(spot, line=line), (*keys, *part.keys))
+            return _Part(head.iter, structs.replace(spot, line=first), (*keys, *part.keys))
     return None
 
 
@@ -175,8 +174,8 @@ def _of_data(follow: Slice, data: ast.AST, spot: Spot, keys: tuple[_Key, ...], l
         place = keys[0] if keys else None
         if not isinstance(place, int) or not 0 <= place < len(node.args) or isinstance(node.args[place], ast.Starred):
             return None
-        made = follow.made(node.args[place], spot, calls=False)
-        return BatchItem("", made, loader) if not isinstance(made.node, (ast.Name, ast.Attribute)) else None
+        tensor = follow.made(node.args[place], spot, calls=False)
+        return BatchItem("", tensor, loader) if not isinstance(tensor.node, (ast.Name, ast.Attribute)) else None
     owner = follow.defined(node.func, spot)
     if owner is None or not isinstance(owner[0], ast.ClassDef):
         return None

@@ -47,6 +47,16 @@ def argument_of(call: ast.Call, function: Function, name: str) -> ast.expr | Non
     return call.args[place] if whole else None
 
 
+def child_of(node: ast.AST, place: int) -> ast.expr | None:
+    """A layer of `nn.Sequential(...)` or `nn.ModuleList([...])`, where these are written out."""
+    if not isinstance(node, ast.Call) or called_name(node) not in ("Sequential", "ModuleList"):
+        return None
+    listed = node.args[0] if len(node.args) == 1 and isinstance(node.args[0], (ast.List, ast.Tuple)) else None
+    items = listed.elts if listed is not None else node.args
+    whole = place < len(items) and not any(isinstance(item, ast.Starred) for item in items[: place + 1])
+    return items[place] if whole else None
+
+
 def _takes_each(call: ast.Call, function: Function, places: list[str]) -> bool:
     """Whether a call must pass each parameter by its place."""
     named = any(item.arg is None or item.arg in places for item in call.keywords)

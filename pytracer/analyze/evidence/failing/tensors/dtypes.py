@@ -9,6 +9,8 @@ from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.usage.settings import whence
+from pytracer.analyze.evidence.syntax.calls import passed_values
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 
 _TYPES = {"Double": "float64", "Float": "float32", "Half": "float16", "BFloat16": "bfloat16", "Long": "int64"}
 _TYPES |= {"Int": "int32", "Short": "int16", "Byte": "uint8", "Char": "int8", "Bool": "bool"}
@@ -28,7 +30,9 @@ def types_that_differ(at: FailingLine) -> str | None:
     layer, given = at.layer, at.layer.given if at.layer is not None else None
     differ = _DIFFER.search(at.message) or _INPUT.search(at.message)
     if differ is not None and layer is not None and given is not None and layer.dtype and layer.dtype != given.dtype:
-        return _odd(at, at.passed("its input"), given.dtype, layer.dtype, f"`{layer.name}` is {layer.dtype}")
+        by = _converted_model(at, layer.dtype)
+        words = _odd(at, at.passed("its input"), given.dtype, layer.dtype, f"`{layer.name}` is {layer.dtype}{by}")
+        return words.replace("or convert it where it is made", "or leave the layer in float32 there") if by else words
     target = _TARGET.search(at.message)
     if target is not None:
         found = _TYPES.get(target[1] or target[2]) or ""
@@ -57,6 +61,23 @@ def types_that_differ(at: FailingLine) -> str | None:
         return None
     kernel = _KERNEL.search(at.message)
     return _without_kernel(at, _TYPES.get(kernel[1])) if kernel is not None else None
+
+
+def _converted_model(at: FailingLine, dtype: str) -> str:
+    """`` (line 25: `model = model.half()`) ``: the only line of the program that can have made a layer so."""
+    method = {"float16": "half", "bfloat16": "bfloat16", "float64": "double"}.get(dtype)
+    if method is None:
+        return ""
+    found = []
+    for file, tree in at.files.items():
+        for item in nodes_of(tree):
+            if not isinstance(item, ast.Call) or not isinstance(item.func, ast.Attribute):
+                continue
+            given = [ast.unparse(part) for part in passed_values(item)]
+            by_type = f"torch.{dtype}" in given and item.func.attr in ("to", "type", "set_default_dtype")
+            if (item.func.attr == method and not item.args) or by_type:
+                found.append((file, item))
+    return f" ({at.in_file(found[0][0], found[0][1].lineno)}: `{source(found[0][1])}`)" if len(found) == 1 else ""
 
 
 def _soft_target(at: FailingLine, found: str) -> str | None:

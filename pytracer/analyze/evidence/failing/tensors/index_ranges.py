@@ -11,6 +11,7 @@ from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.numbers import whole_number
 from pytracer.analyze.evidence.failing.stored.misread_ids import misread_ids
 from pytracer.analyze.evidence.failing.tensors.grown_tables import grown_table
+from pytracer.analyze.evidence.failing.tensors.positions import too_many_places
 from pytracer.analyze.evidence.failing.usage.settings import by_constants
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
@@ -44,6 +45,9 @@ def row_beyond(at: FailingLine, found: re.Match[str]) -> str | None:
     misread = misread_ids(at, low, high, rows)
     if misread is not None:
         return f"{misread.words}, so that `{passed}` reaches {high}; {table}. {misread.advice}"
+    places = too_many_places(at, rows, high)
+    if places is not None:
+        return f"`{layer.name}`{at.came(layer.name)}{places}"
     if high == rows:
         return (
             f"{table}, and `{passed}` reaches {high}: one row too few. Make it with {rows + 1} (numbers from 1, or a "

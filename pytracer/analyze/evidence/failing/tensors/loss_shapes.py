@@ -8,6 +8,7 @@ import re
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.recorded import sizes_in
+from pytracer.analyze.evidence.failing.tensors.planes import folded
 from pytracer.analyze.evidence.syntax.names import variable
 
 
@@ -70,6 +71,9 @@ def unequal_batches(at: FailingLine, found: re.Match[str]) -> str | None:
     one, other = at.shapes[output], at.shapes[goal]
     has = f"`{output}` is {one.words} and `{goal}` {other.words}"
     if target and given % target == 0 and given != target:
+        by = folded(at, output, given // target)
+        if by is not None:
+            return by
         return (
             f"{has}: {given} predictions for {target} targets, {given // target} for each. Another dimension may be "
             f"folded into the batch{at.came(output)}: keep the batch first (`x.view(x.size(0), -1)`), or flatten the "

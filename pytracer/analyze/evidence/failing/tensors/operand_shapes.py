@@ -9,18 +9,29 @@ import re
 from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine, Origin
+from pytracer.analyze.evidence.failing.numbers import number_at
 from pytracer.analyze.evidence.failing.recorded import Shape
+from pytracer.analyze.evidence.failing.tensors.planes import layer_size, of_images, planes
+from pytracer.analyze.evidence.failing.tensors.result_shapes import Shapes
 from pytracer.analyze.evidence.failing.usage.settings import by_constants, set_by
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 
+_OF_OWNER = frozenset(
+    {"masked_fill", "masked_fill_", "add", "add_", "sub", "sub_", "mul", "mul_", "div", "div_", "pow", "maximum",
+     "minimum", "copy_", "masked_select", "lerp", "addcmul_"}
+)  # fmt: skip
+_TELLING = 3  # a smaller number may be any
 _FIXED = Pattern(r"nn\.Parameter|register_buffer|zeros|ones|arange|randn|tril|triu")
 
 
 def _operands(at: FailingLine) -> tuple[ast.AST, ast.AST] | None:
-    """Of `a @ b`, `a + b`, torch.matmul(a, b)."""
+    """Of `a @ b`, `a + b`, torch.matmul(a, b), `a.masked_fill(b, 0)`."""
     for item in nodes_of(at.node) if at.node is not None else ():
+        owner = item.func.value if isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute) else None
+        if isinstance(item, ast.Call) and called_name(item) in _OF_OWNER and at.shape(owner) is not None and item.args:
+            return owner or item, item.args[0]
         if isinstance(item, ast.BinOp):
             return item.left, item.right
         if isinstance(item, ast.Compare) and len(item.comparators) == 1:
@@ -78,7 +89,8 @@ def made_words(at: FailingLine, node: ast.AST) -> str:
 
 
 def _linear(at: FailingLine, name: str, given: Shape | None, expected: int) -> str | None:
-    layer = f"`{name}`{at.came(name)} takes {expected} features{set_by(at, name, expected)}"
+    by = set_by(at, name, expected) or ("" if at.made(name) is not None else _chosen(at, name, expected))
+    layer = f"`{name}`{at.came(name)} takes {expected} features{by}"
     if given is None or not given.sizes:
         return None
     last = given.sizes[-1]
@@ -93,6 +105,16 @@ def _linear(at: FailingLine, name: str, given: Shape | None, expected: int) -> s
         return f"{has}: it is transposed; pass its .T."
     if last == 1 and given.elements == expected * given.sizes[0]:
         return f"{has}: a dimension of 1 is last; squeeze(-1) it."
+    made = at.made(name)
+    size = layer_size(made) if made is not None else None
+    sides = planes(at, size, made.spot, last, expected) if made is not None and size is not None else None
+    if sides is not None and len(given.sizes) == 2:
+        return (
+            f"{layer} ({sides.count} planes of {sides.takes}x{sides.takes}), and {what} {given.words} has "
+            f"{sides.count} of {sides.has}x{sides.has}{of_images(at, sides)}. Resize the images, set "
+            f"in_features={last} ({sides.count} * {sides.has} * {sides.has}), or put nn.AdaptiveAvgPool2d({sides.takes}) before it is "
+            "flattened."
+        )
     came = at.came(variable(passed) or "") if passed is not None else ""
     flattened = re.search(r"flatten|view\(|reshape\(|\.size\(0\)", came) is not None or "Flatten" in str(at.values)
     if flattened:
@@ -103,13 +125,28 @@ def _linear(at: FailingLine, name: str, given: Shape | None, expected: int) -> s
     return f"{has}{came}, so {last}. Make the layer with in_features={last}, or give it what has {expected}."
 
 
+def _chosen(at: FailingLine, name: str, size: int) -> str:
+    """``, `len(columns) - 1` (line 48: `model = build(len(columns) - 1, 32)`)``: given to the call that made it."""
+    spot = at.slice.spot(0)
+    found = at.made(name.partition(".")[0] if not name.startswith("self.") else name, calls=False)
+    if found is None or spot is None or not isinstance(found.node, ast.Call) or size < _TELLING:
+        return ""
+    here = found.spot.scope is spot.scope
+    given = [item for item in passed_values(found.node) if not isinstance(item, ast.Constant)]
+    equal = [item for item in given if (number_at(at, item) if here else at.evaluated(item, found.spot)) == size]
+    return f", `{source(equal[0])}` ({at.shown(found)})" if len(equal) == 1 else ""
+
+
 def unequal_operands(at: FailingLine, found: re.Match[str]) -> str | None:
     """Of an operator that broadcasts."""
     first, second, dimension = (int(item) for item in found.groups())
     both = _operands(at)
-    shapes = [at.shape(item) for item in both] if both is not None else []
-    if both is None or len(shapes) != 2 or shapes[0] is None or shapes[1] is None:
+    known = Shapes(at)
+    shapes = [known.of(item) for item in both] if both is not None else []
+    if both is None or len(shapes) != 2:
         return None
+    if shapes[0] is None or shapes[1] is None:
+        return _beside_call(at, both, shapes, (first, second))
     one, other = shapes[0], shapes[1]
     left, right = f"`{source(both[0])}`", f"`{source(both[1])}`"
     if one.sizes == other.sizes[::-1] and len(one.sizes) > 1:
@@ -119,18 +156,50 @@ def unequal_operands(at: FailingLine, found: re.Match[str]) -> str | None:
         return missing
     made = [made_words(at, item) for item in both]
     place = dimension % max(len(one.sizes), len(other.sizes))
+    if _has(one, place, second, other) and _has(other, place, first, one):
+        first, second = second, first  # of masked_fill(), and of what is written in place
     if not _has(one, place, first, other) or not _has(other, place, second, one):
         return None  # what a library made of them
     unequal = f"Dimension {place} is {first} in {left} {one.words} and {second} in {right} {other.words}"
     origins = [_made_from(at, item) for item in both]
     fixed = [n for n, found in enumerate(origins) if found is not None and _FIXED.search(found[1].text)]
-    if len(fixed) == 1 and isinstance(both[fixed[0]], ast.Attribute):
+    if len(fixed) == 1 and any(isinstance(item, ast.Attribute) for item in _within(both[fixed[0]])):
         size = (first, second)[fixed[0]]
         return (
             f"{unequal}{made[fixed[0]]}, made for {size}{made_for(at, both[fixed[0]], size)}: cut or pad the input "
             f"to {size}, or make it for {(second, first)[fixed[0]]} and slice it to the input (`[:, :n]`)."
         )
     return f"{unequal}{made[0]}{made[1]}. Only a dimension of 1 is broadcast: correct the one that has the wrong size."
+
+
+def _within(node: ast.AST) -> list[ast.AST]:
+    """An operand, and what a comparison of it with a number reads: `self.mask` of `self.mask == 0`."""
+    return [node, node.left] if isinstance(node, ast.Compare) else [node]
+
+
+def _beside_call(
+    at: FailingLine, both: tuple[ast.AST, ast.AST], shapes: list[Shape | None], sizes: tuple[int, int]
+) -> str | None:
+    """`out + self.shortcut(x)`: what a call gave is not recorded, and has the size of its only input."""
+    places = [n for n, item in enumerate(both) if isinstance(item, ast.Call) and shapes[n] is None]
+    known = [n for n, shape in enumerate(shapes) if shape is not None]
+    if len(places) != 1 or len(known) != 1:
+        return None
+    call, whole = both[places[0]], shapes[known[0]]
+    given = call.args[0] if isinstance(call, ast.Call) and len(call.args) == 1 else None
+    passed = at.shape(given)
+    if whole is None or passed is None or given is None or not isinstance(call, ast.Call):
+        return None
+    own, other = sizes[known[0]], sizes[places[0]]
+    where = [n for n, size in enumerate(whole.sizes) if size == own]
+    if len(where) != 1 or len(passed.sizes) != len(whole.sizes) or passed.sizes[where[0]] != other:
+        return None
+    has = f"`{source(both[known[0]])}` {whole.words} has {own} in dimension {where[0]}, and `{source(call)}` {other}"
+    return (
+        f"{has}, as many as `{source(given)}` {passed.words}: `{source(call.func)}` kept them. Give it a layer that "
+        f"makes {own} of {other} there (a convolution of 1x1, a Linear) wherever the sizes differ, not only where a "
+        "stride does, or make both sides alike."
+    )
 
 
 def _has(shape: Shape, place: int, size: int, other: Shape) -> bool:

@@ -9,10 +9,12 @@ import re
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.numbers import whole_number
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.tensors.source_lines import syntax_tree
+
+_TURNS = frozenset({"transpose", "permute", "t", "swapaxes", "movedim", "expand", "expand_as"})
 
 
 def unfit_values(at: FailingLine, found: re.Match[str]) -> str | None:
@@ -130,13 +132,52 @@ def _fixed_size(at: FailingLine, call: ast.Call, wanted: list[int], size: int) -
 
 
 def _rounded_division(at: FailingLine) -> str | None:
-    """`d // heads` of the failing expression, where it leaves a rest."""
+    """`d // heads` of the failing expression, or of the line that made one of its sizes, where it leaves a rest."""
     for item in nodes_of(at.node) if at.node is not None else ():
         if isinstance(item, ast.BinOp) and isinstance(item.op, ast.FloorDiv):
             left, right = whole_number(at, item.left), whole_number(at, item.right)
             if left is not None and right and left % right:
                 rounds = f"`{source(item)}` rounds {left} / {right} down"
                 return f"{rounds}. {left} must be a multiple of {right}: change one of them"
+    call = at.only(ast.Call)
+    for given in passed_values(call) if call is not None else ():
+        for size in given.elts if isinstance(given, (ast.Tuple, ast.List)) else [given]:
+            made = at.made(size) if isinstance(size, (ast.Name, ast.Attribute)) else None
+            divided = made.node if made is not None else None
+            if made is None or not isinstance(divided, ast.BinOp) or not isinstance(divided.op, ast.FloorDiv):
+                continue
+            left, right = at.evaluated(divided.left, made.spot), at.evaluated(divided.right, made.spot)
+            if left is not None and right and left % right:
+                return (
+                    f"`{source(size)}` ({at.shown(made)}) is {left} / {right}, rounded down. {left} must be a multiple "
+                    f"of {right}: change one of them"
+                )
+    return None
+
+
+def out_of_order(at: FailingLine) -> str | None:
+    """`y.transpose(1, 2).view(b, t, c)`: which call turned the dimensions round."""
+    call = at.only(ast.Call)
+    if "view size is not compatible with input tensor" not in at.message or call is None:
+        return None
+    if called_name(call) != "view" or not isinstance(call.func, ast.Attribute):
+        return None
+    owner = call.func.value
+    made = at.made(owner)
+    steps = [(owner, at.slice.spot(0)), *(made.through[1:] if made is not None else ())]
+    steps += [(made.node, made.spot)] if made is not None else []
+    for node, spot in steps:
+        turned = [item for item in _applied(node) if called_name(item) in _TURNS]
+        if turned and spot is not None:
+            where = at.place(spot, turned[0].lineno)
+            here = f"`{source(turned[0])}`" + (f" ({where})" if turned[0].lineno != at.line else "")
+            repeats = called_name(turned[0]) in ("expand", "expand_as")
+            does = "repeats elements without copying them" if repeats else "leaves the elements in another order"
+            asked = ", ".join(ast.unparse(item) for item in call.args)
+            return (
+                f"{here} {does}, and view() takes only elements that lie in order in memory. Write "
+                f"`.reshape({asked})` in place of `.view({asked})`, which copies where it must."
+            )
     return None
 
 
