@@ -16,7 +16,10 @@ _LONGEST = 145
 _REST = Pattern(r", (?:so that|and|which) ")  # what follows may be left out, and the rest still holds
 _PLAIN = Pattern(r"(?:The|A|All|An|Another|Entry|Line|Sample|Dimension|Gradients|No|None|Item|Each|What|Element)\b")
 _OTHERS = Pattern(r"(?:In|If|Look|Print|Compare|Something)\b")
-_REASON = Pattern(r": ((?:the|a|an|it|they|its|their|one|two|class|`[^`]+`) (?:`[^`]*`|[^`.:;]|\.(?! |$))*)(?=[.;])")
+_REASON = Pattern(
+    r": ((?:the|a|an|it|they|its|their|one|two|only|`[^`]+`|[\w.]+\(\)) (?:`[^`]*`|[^`.:;]|\.(?! |$))*)(?=[.;]|: )"
+)
+_QUOTED = Pattern(r"`[^`]*`")
 _ADVISES = Pattern(
     r"\b(?:write|pass|make|use|call|set|give|put|take|correct|convert|return|keep|needs?|must|should|often|may|if|or)\b"
 )
@@ -41,7 +44,7 @@ def first_clause(words: str) -> str | None:
 def _reason(rest: str, most: int) -> str:
     """`: the channels are last`, of what follows the first clause."""
     found = _REASON.match(rest)
-    if found is None or _ADVISES.search(found[1]):
+    if found is None or _ADVISES.search(_QUOTED.sub("", found[1])):
         return ""
     text = found[0] if len(found[0]) <= most else found[0].partition(", as ")[0]
     return text if len(text) <= most and text.count("(") == text.count(")") else ""

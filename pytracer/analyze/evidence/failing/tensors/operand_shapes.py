@@ -112,8 +112,8 @@ def _linear(at: FailingLine, name: str, given: Shape | None, expected: int) -> s
         return (
             f"{layer} ({sides.count} planes of {sides.takes}x{sides.takes}), and {what} {given.words} has "
             f"{sides.count} of {sides.has}x{sides.has}{of_images(at, sides)}. Resize the images, set "
-            f"in_features={last} ({sides.count} * {sides.has} * {sides.has}), or put nn.AdaptiveAvgPool2d({sides.takes}) before it is "
-            "flattened."
+            f"in_features={last} ({sides.count} * {sides.has} * {sides.has}), or put "
+            f"nn.AdaptiveAvgPool2d({sides.takes}) before it is flattened."
         )
     came = at.came(variable(passed) or "") if passed is not None else ""
     flattened = re.search(r"flatten|view\(|reshape\(|\.size\(0\)", came) is not None or "Flatten" in str(at.values)
@@ -142,7 +142,8 @@ def unequal_operands(at: FailingLine, found: re.Match[str]) -> str | None:
     first, second, dimension = (int(item) for item in found.groups())
     both = _operands(at)
     known = Shapes(at)
-    shapes = [known.of(item) for item in both] if both is not None else []
+    computed = (ast.Compare, ast.BinOp, ast.UnaryOp)
+    shapes = [known.of(item) if isinstance(item, computed) else at.shape(item) for item in both or ()]
     if both is None or len(shapes) != 2:
         return None
     if shapes[0] is None or shapes[1] is None:

@@ -9,6 +9,7 @@ from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.processes.handlers import failed_tries, head_of_handler
 from pytracer.analyze.evidence.failing.usage.emptied import is_empty
+from pytracer.analyze.evidence.failing.usage.missed_lines import missed
 from pytracer.analyze.evidence.failing.usage.settings import whence
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name
@@ -116,9 +117,11 @@ def unset_name(at: FailingLine) -> str | None:
     ]
     if not around:
         return None
-    return (
-        f"`{name}` is set only at {at.here(line)}, and {_not_run(at, around[0])}. Set it before, and handle that case."
-    )
+    spot = at.slice.spot(0)
+    why = missed(at, spot, line) if spot is not None else None
+    words = why.words if why is not None else _not_run(at, around[0])
+    advice = (why.advice if why is not None else None) or "Set it before, and handle that case."
+    return f"`{name}` is set only at {at.here(line)}, and {words}. {advice}"
 
 
 def _not_run(at: FailingLine, item: ast.stmt) -> str:

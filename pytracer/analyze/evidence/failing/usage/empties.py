@@ -14,6 +14,7 @@ from pytracer.analyze.evidence.failing.usage.emptied import (
     never_filled,
     only_binding,
 )
+from pytracer.analyze.evidence.failing.usage.missed_lines import missed, never_counted
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind, lines_that_fill
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
@@ -127,6 +128,9 @@ def _zero(at: FailingLine) -> str | None:
         inner = variable(counted) if counted is not None else None
         why = emptied_by(at, at.scope, inner, bound[0]) if inner is not None else None
         return f"`{name}` is 0, the length of `{inner}` ({at.here(bound[0])}){f': {why}' if why else ''}. {_HANDLE}"
+    why = never_counted(at, name)
+    if why is not None:
+        return f"`{name}` is 0 where line {at.line} divides by it: {why}. Handle the case of nothing counted there."
     if bound is None or len(fills) != 1:
         made = at.came(name) if not fills else ""
         return (
@@ -134,7 +138,11 @@ def _zero(at: FailingLine) -> str | None:
             if made
             else None
         )
-    added = _added_nothing(at, fills[0])
+    spot = at.slice.spot(0)
+    skipped = missed(at, spot, fills[0]) if spot is not None else None
+    added = _added_nothing(at, fills[0]) or (skipped.words if skipped is not None else None)
+    if skipped is not None and skipped.advice is not None and added == skipped.words:
+        return f"`{name}` is still 0: {added}. {skipped.advice}"
     why = added or never_filled(at, at.scope, name, bound[0], fills[0], "raises")
     return f"`{name}` is still 0: {why}. Handle the empty case (return before, or `max({name}, 1)`)."
 

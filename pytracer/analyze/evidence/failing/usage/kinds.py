@@ -9,7 +9,9 @@ from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.recorded import shape_of
+from pytracer.analyze.evidence.failing.usage.nones import none_value
 from pytracer.analyze.evidence.failing.usage.settings import whence
+from pytracer.analyze.evidence.slicing.spots import Made
 from pytracer.analyze.evidence.syntax.bindings import lines_that_fill
 from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
 from pytracer.analyze.evidence.syntax.names import variable
@@ -45,6 +47,8 @@ def wrong_argument(at: FailingLine) -> str | None:
     found = _ARGUMENT.search(at.message)
     if at.kind != "TypeError" or found is None:
         return None
+    if found["got"] == "NoneType" and none_value(at) is not None:
+        return None  # which also knows what gave None
     inside = _in_sequential(at, found["got"])
     if inside is not None:
         return inside
@@ -138,12 +142,14 @@ def _in_sequential(at: FailingLine, got: str) -> str | None:
     name = next((name.removeprefix("input of ") for name, value in at.values.items()
                  if name.startswith("input of ") and _kind(value) == got), None)  # fmt: skip
     place = _IN_SEQUENTIAL.match(name) if name is not None else None
-    made = at.made(place[1], calls=False) if place is not None else None
+    made = at.made(place[1]) if place is not None else None
     call = made.node if made is not None else None
     if place is None or made is None or not isinstance(call, ast.Call) or called_name(call) != "Sequential":
         return None
     number = int(place[2])
-    if not 0 < number < len(call.args) or any(isinstance(item, ast.Starred) for item in call.args):
+    if any(isinstance(item, ast.Starred) for item in call.args):
+        return _behind_recurrent(at, place[0], made, got)
+    if not 0 < number < len(call.args):
         return None
     before, layer = call.args[number - 1], call.args[number]
     told = _RECURRENT.search(ast.unparse(before))
@@ -154,6 +160,20 @@ def _in_sequential(at: FailingLine, got: str) -> str | None:
         f"In the nn.Sequential of {at.place(made.spot, made.line)} `{source(before)}` returns {returns}, and "
         f"`{source(layer)}` behind it takes one tensor. Take that layer out of the nn.Sequential, and pass on the part "
         "that is meant (`out, _ = layer(x)`)."
+    )
+
+
+def _behind_recurrent(at: FailingLine, layer: str, made: Made, got: str) -> str | None:
+    """Of a Sequential made of a list: the only layers with a state that its function makes."""
+    calls = [item for item in nodes_of(made.spot.scope) if isinstance(item, ast.Call)]
+    held = [item for item in calls if _RECURRENT.match(ast.unparse(item))]
+    if got != "tuple" or not held or len({called_name(item) for item in held}) != 1:
+        return None
+    returns = "(output, weights)" if called_name(held[0]) == "MultiheadAttention" else "(output, state)"
+    return (
+        f"`{layer}` got a tuple from the layer before it in the nn.Sequential of {at.place(made.spot, made.line)}: "
+        f"{ast.unparse(held[0].func)}() ({at.place(made.spot, held[0].lineno)}) returns {returns}. Take it out of the "
+        "nn.Sequential, or put it into a module whose forward() returns the output alone (`out, _ = layer(x)`)."
     )
 
 

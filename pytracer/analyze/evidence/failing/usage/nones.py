@@ -9,8 +9,9 @@ from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.slicing.bindings import bindings_of, last_binding
+from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.bindings import attribute_settings, lines_that_bind
-from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
+from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value, passed_values
 from pytracer.analyze.evidence.syntax.constants import is_none
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
@@ -21,6 +22,7 @@ from pytracer.analyze.evidence.syntax.scopes import (
     is_parameter,
     own_nodes,
     parameters,
+    qualified_name,
 )
 
 _MESSAGE = Pattern(
@@ -60,9 +62,9 @@ _DASHES = 2
 
 def none_value(at: FailingLine) -> str | None:
     """Of a variable, a gradient, or an expression of the line."""
-    if at.kind not in ("AttributeError", "TypeError") or not _MESSAGE.search(at.message) or not at.own:
+    if at.kind not in ("AttributeError", "TypeError") or not _MESSAGE.search(at.message):
         return None
-    node = none_node(at)
+    node = none_node(at) if at.own else _passed_none(at)
     if node is None:
         return None
     if isinstance(node, ast.Attribute) and node.attr == "grad":
@@ -73,6 +75,15 @@ def none_value(at: FailingLine) -> str | None:
     if name is None and isinstance(node, (ast.Subscript, ast.Attribute)):
         return _of_item(at, node)
     return _of_variable(at, name) if name is not None else None
+
+
+def _passed_none(at: FailingLine) -> ast.AST | None:
+    """The only argument that is None, of a call into a library, where all others are known."""
+    call = at.only(ast.Call)
+    given = passed_values(call) if call is not None else []
+    nothing = [item for item in given if at.value(item) == "None"]
+    known = (isinstance(item, ast.Constant) or at.value(item) is not None for item in given)
+    return nothing[0] if len(nothing) == 1 and not isinstance(nothing[0], ast.Constant) and all(known) else None
 
 
 def _of_item(at: FailingLine, node: ast.Subscript | ast.Attribute) -> str | None:
@@ -157,6 +168,9 @@ def _of_variable(at: FailingLine, name: str) -> str | None:
             )
     if bound is None and any(line < at.line for line, _ in lines_that_bind(at.scope, name)):
         return None  # one of several lines
+    made = at.made(name, calls=False)
+    if made is not None and isinstance(made.node, ast.Call) and made.line != at.line:
+        return _of_call(at, made.node, f"`{name}`", f" ({at.shown(made)})", made.spot)
     came = at.came(name)
     return f"`{name}`{came} is None: check `is None` there, or mend what made it." if came else None
 
@@ -294,14 +308,18 @@ def _is_set_to_none(at: FailingLine, owner: ast.ClassDef, name: str) -> bool:
     )
 
 
-def _of_call(at: FailingLine, call: ast.Call, what: str, line: str) -> str | None:
+def _of_call(at: FailingLine, call: ast.Call, what: str, line: str, spot: Spot | None = None) -> str | None:
     called = called_name(call)
     if called is None:
         return None
     text = f"{what} is None{line}: "
     own = function_named(at.tree, called)
     if own is not None and isinstance(call.func, ast.Attribute) == (parameters(own)[:1] == ["self"]):
-        return _of_function(text, own)
+        return _of_function(at, text, own, own.name, at.frame.file)
+    spot = spot or at.slice.spot(0)
+    found = at.slice.function(call, spot) if spot is not None else None
+    if found is not None:
+        return _of_function(at, text, found[0], qualified_name(found[1].tree, found[0]), found[1].file)
     if called in _IN_PLACE:
         return (
             f"{text}`{source(call)}` works in place and returns None. Call it on a line of its own, and use the object."
@@ -311,20 +329,38 @@ def _of_call(at: FailingLine, call: ast.Call, what: str, line: str) -> str | Non
     return f"{text}`{source(call)}` returned None. Check `is None` there, or what it is given."
 
 
-def _of_function(text: str, own: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
+def _of_function(
+    at: FailingLine, text: str, own: ast.FunctionDef | ast.AsyncFunctionDef, name: str, file: str | None
+) -> str:
     returns = [item for item in own_nodes(own) if isinstance(item, ast.Return)]
     values = [item for item in returns if item.value is not None and not is_none(item.value)]
+    first = at.in_file(file, own.lineno)
     if not values:
-        return f"{text}{own.name}() (line {own.lineno}) returns nothing: end it with `return` and the value."
+        return f"{text}{name}() ({first}) returns nothing: end it with `return` and the value."
     nothing = [item.lineno for item in returns if item not in values]
     if nothing:
-        return f"{text}{own.name}() returns None at line {nothing[0]}. Handle that case here, or mend it there."
+        return (
+            f"{text}{name}() returns None at {at.in_file(file, nothing[0])}. Handle that case here, or mend it there."
+        )
     if _has_last_return(own):
-        return f"{text}what {own.name}() (line {own.lineno}) returns was None. Handle that here, or mend it there."
+        return f"{text}what {name}() ({first}) returns was None. Handle that here, or mend it there."
+    last = at.in_file(file, max(item.lineno for item in values))
+    dropped = _last_value(own)
+    also = f", and {at.in_file(file, dropped.lineno)} (`{source(dropped)}`) leaves its value" if dropped else ""
     return (
-        f"{text}{own.name}() (line {own.lineno}) ends without `return` on some way through it: its last `return` is at "
-        f"line {max(item.lineno for item in values)}. Return a value on all."
+        f"{text}{name}() ({first}) ends without `return` on some way through it: its last `return` is at {last}{also}. "
+        "Return a value on all."
     )
+
+
+def _last_value(own: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.expr | None:
+    """A call at the end of a branch whose value nobody takes."""
+    body: list[ast.stmt] = own.body
+    while body and isinstance(body[-1], ast.If):
+        body = body[-1].orelse or body[-1].body
+    last = body[-1] if body else None
+    call = last.value if isinstance(last, ast.Expr) else None
+    return call if isinstance(call, ast.Call) and called_name(call) != "print" else None
 
 
 def _has_last_return(own: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:

@@ -1,0 +1,112 @@
+"""Why a line of a loop ran in no round, where recorded values show it: a test that skipped it, or a loader of nothing.
+
+Only asked where it is known that the line did not run: what it sets is not set, what it counts is still 0.
+"""
+
+from __future__ import annotations
+
+import ast
+
+import msgspec
+
+from pytracer._patterns import Pattern
+from pytracer.analyze.evidence.failing.expressions import names_in, source
+from pytracer.analyze.evidence.failing.line import FailingLine
+from pytracer.analyze.evidence.slicing.spots import Spot
+from pytracer.analyze.evidence.syntax.loops import loops_of
+from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
+from pytracer.analyze.evidence.syntax.outcomes import outcome
+from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes, spans
+
+_FEWER = Pattern(r"^DataLoader, batch_size=(\d+), drop_last=True, (\d+) samples$")
+_MOST = 2
+
+
+class Missed(msgspec.Struct, frozen=True):
+    """`words`: `` `step < start` (line 9) skipped it in the last round (`step` is 3) ``. `advice`: where one fits."""
+
+    words: str
+    advice: str | None = None
+
+
+def missed(at: FailingLine, spot: Spot, line: int) -> Missed | None:
+    """None where nothing recorded shows it.
+
+    Args:
+        at: The failing line.
+        spot: The frame of the stack whose function has the line.
+        line: That ran in no round.
+    """
+    loops = [item for item in loops_of(spot.scope) if item.lineno < line <= (item.end_lineno or 0)]
+    inner = max(loops, key=lambda item: item.lineno, default=None)
+    if isinstance(inner, (ast.For, ast.AsyncFor)):
+        nothing = _nothing_given(at, spot, inner)
+        if nothing is not None:
+            return nothing
+    first = inner.lineno if inner is not None else 0
+    tests = [item for item in own_nodes(spot.scope) if isinstance(item, ast.If) and first < item.lineno < line]
+    for item in sorted(tests, key=lambda one: one.lineno):
+        held = outcome(item.test, lambda node: at.value_at(node, spot))
+        if held is None:
+            continue
+        skips = held and not spans(item, line) and isinstance(item.body[-1], ast.Continue)
+        inside = spans(item, line)
+        orelse = inside and bool(item.orelse) and item.orelse[0].lineno <= line
+        if not skips and not (inside and held == orelse):
+            continue
+        does = "skipped it" if skips or held else "did not hold"
+        when = " in the last round" if inner is not None else ""
+        test = f"`{source(item.test)}` ({at.place(spot, item.lineno)})"
+        return Missed(f"{test} {does}{when}{_values(at, spot, item.test)}")
+    return None
+
+
+def _values(at: FailingLine, spot: Spot, test: ast.expr) -> str:
+    told = [f"`{name}` is {value}" for name in names_in(test) if (value := at.values_at(spot.depth or 0).get(name))]
+    return f" ({', '.join(told)})" if 0 < len(told) <= _MOST else ""
+
+
+def _nothing_given(at: FailingLine, spot: Spot, loop: ast.For | ast.AsyncFor) -> Missed | None:
+    """A loader of fewer samples than a batch, which drops the last one."""
+    for part in nodes_of(loop.iter):
+        found = _FEWER.match(at.value_at(part, spot) or "") if isinstance(part, (ast.Name, ast.Attribute)) else None
+        if found is not None and int(found[2]) < int(found[1]):
+            name = f"`{source(part)}` ({at.place(spot, loop.lineno)})"
+            few = f"its {found[2]} samples are fewer than batch_size={found[1]}, and drop_last=True drops them"
+            return Missed(f"{name} gives no batch, as {few}", "Leave drop_last out for it, or use smaller batches.")
+    return None
+
+
+def never_counted(at: FailingLine, name: str) -> str | None:
+    """`self.count` of a meter, which only its update() raises: the caller's line that should have called that."""
+    owner, outer = class_around(at.tree, at.scope), at.slice.spot(1)
+    if owner is None or outer is None or not name.startswith("self."):
+        return None
+    raising = [
+        (method, item)
+        for method in owner.body
+        if isinstance(method, ast.FunctionDef)
+        for item in own_nodes(method)
+        if isinstance(item, ast.AugAssign) and isinstance(item.op, ast.Add) and variable(item.target) == name
+    ]
+    used = getattr(at.scope, "name", "")
+    if len(raising) != 1 or raising[0][0].name == used:
+        return None
+    method, raised = raising[0]
+    asked = [item for item in nodes_of(outer.scope) if isinstance(item, ast.Attribute) and item.attr == used]
+    meters = {ast.unparse(item.value) for item in asked if spans(item, outer.line)}
+    calls = [
+        item
+        for item in own_nodes(outer.scope)
+        if isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute) and item.func.attr == method.name
+        if ast.unparse(item.func.value) in meters
+    ]
+    if len(meters) != 1 or len(calls) != 1:
+        return None
+    only = f"only {owner.name}.{method.name}() ({at.here(raised.lineno)}) raises it"
+    called = f"`{source(calls[0])}` ({at.place(outer, calls[0].lineno)})"
+    why = missed(at, outer, calls[0].lineno)
+    if why is None:
+        return f"{only}, and {called} did not run, or added nothing"
+    return f"{only}, and {called} did not run, as {why.words}"
