@@ -16,6 +16,7 @@ from pytracer.analyze.evidence.failing.autograd.graphs import autograd_line, car
 from pytracer.analyze.evidence.failing.autograd.hooked_outputs import hooked_output, hooked_subject
 from pytracer.analyze.evidence.failing.autograd.kept_results import copied_result, copied_subject
 from pytracer.analyze.evidence.failing.autograd.modes_of_threads import gradients_of_thread
+from pytracer.analyze.evidence.failing.autograd.outside_of_graphs import outside_of_graph
 from pytracer.analyze.evidence.failing.autograd.overwritten_outputs import overwritten_output, overwritten_subject
 from pytracer.analyze.evidence.failing.autograd.probabilities import no_probability, not_reduced, probability_subject
 from pytracer.analyze.evidence.failing.autograd.ready_twice import ready_twice, ready_twice_subject
@@ -309,6 +310,7 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
     list_of_root,
     hooked_output,
     autograd_line,
+    outside_of_graph,
     schedule_too_short,
     refused_value,
 )

@@ -16,9 +16,10 @@ from pytracer.analyze.evidence.slicing.bindings import bindings_of
 from pytracer.analyze.evidence.slicing.calls import method_of
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.loops import COMPREHENSIONS
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
-from pytracer.analyze.evidence.syntax.scopes import own_nodes
+from pytracer.analyze.evidence.syntax.scopes import own_nodes, spans
 from pytracer.decode.types.journal import Loader
 
 _LOADER = Pattern(r"DataLoader, batch_size=(\d+), drop_last=False(?:, (\d+) samples)?$")
@@ -122,6 +123,11 @@ def smaller_last_batch(at: FailingLine) -> str | None:
         for name, shape in at.shapes.items()
         if full in shape.sizes and size not in shape.sizes[:2] and "[" not in name
     ]
+    call = at.only(ast.Call)
+    for item in call.args if call is not None and not odd else ():  # `(h, c)` of an LSTM
+        name = f"{ast.unparse(item)}[0]"
+        first = at.shape(name)
+        odd += [(name, first)] if first is not None and full in first.sizes else []
     if len(odd) == 1:
         name, shape = odd[0]
         made = f"`{name}` {shape.words}{at.begun(name) or at.came(name)} is for a batch of {full}"
@@ -300,20 +306,29 @@ def _by_index(at: FailingLine, made: _Call) -> bool:
 def _looped(at: FailingLine) -> Iterator[_Loop]:
     for depth in range(len(at.frames)):
         spot = at.slice.spot(depth)
-        values = at.values_at(depth)
-        for item in own_nodes(spot.scope) if spot is not None else ():
-            if not isinstance(item, _WORDS_OF_LOOP) or spot is None:
-                continue
-            if item.lineno <= spot.line <= (item.end_lineno or 0):
-                for part in nodes_of(item.iter):
-                    text = ast.unparse(part) if isinstance(part, (ast.Name, ast.Attribute)) else ""
-                    if text in values:
-                        yield _Loop(text, values[text], spot, depth, item)
-                    elif isinstance(part, ast.Subscript) and (held := _recorded(at, part, spot)) is not None:
-                        yield _Loop(ast.unparse(part), held, spot, depth, item)
-                    elif isinstance(part, ast.Call) and (size := _size_of_batches(at, part, spot)) is not None:
-                        value = f"DataLoader, batch_size={size}, drop_last=False"
-                        yield _Loop(ast.unparse(part), value, spot, depth, item)
+        if spot is None:
+            continue
+        values = {**at.values_at(spot.depth or 0), **at.values_at(depth)}
+        for item in _loops_around(spot):
+            for part in nodes_of(item.iter):
+                text = ast.unparse(part) if isinstance(part, (ast.Name, ast.Attribute)) else ""
+                if text in values:
+                    yield _Loop(text, values[text], spot, depth, item)
+                elif isinstance(part, ast.Subscript) and (held := _recorded(at, part, spot)) is not None:
+                    yield _Loop(ast.unparse(part), held, spot, depth, item)
+                elif isinstance(part, ast.Call) and (size := _size_of_batches(at, part, spot)) is not None:
+                    value = f"DataLoader, batch_size={size}, drop_last=False"
+                    yield _Loop(ast.unparse(part), value, spot, depth, item)
+
+
+def _loops_around(spot: Spot) -> Iterator[ast.For | ast.AsyncFor]:
+    """Also those of a comprehension that the line is in, as loops without a body."""
+    for item in own_nodes(spot.scope):
+        if isinstance(item, _WORDS_OF_LOOP) and item.lineno <= spot.line <= (item.end_lineno or 0):
+            yield item
+        elif isinstance(item, COMPREHENSIONS) and spans(item, spot.line):
+            for part in item.generators:
+                yield ast.copy_location(ast.For(part.target, part.iter, [], []), item)
 
 
 def _recorded(at: FailingLine, part: ast.Subscript, spot: Spot) -> str | None:

@@ -22,6 +22,7 @@ _KEYS = Pattern(r"(Missing|Unexpected) key\(s\) in state_dict: ((?:\"[^\"]+\",? 
 _PREFIXES = ("module.", "_orig_mod.", "model.", "net.", "backbone.", "encoder.", "state_dict.")
 _GLOBAL = Pattern(r"GLOBAL ([\w.]+) was not an allowed global|Unsupported (?:global|class) ([\w.]+)")
 _LACKS = Pattern(r"Missing key in checkpoint state_dict: ([\w.\-]+?)\.?\s*$", re.MULTILINE)
+_FREEZES = Pattern(r"\.requires_grad = False\b|\.requires_grad_\(False\)")
 _PLAIN = Pattern(r"(?:True|False|-?[\d.]+)$")
 _NO_CLASS = Pattern(r"Can't get attribute '(\w+)' on <module '([\w.]+)'")
 _NO_NUMBER = Pattern(r"invalid literal for int\(\) with base \d+: (.+)|could not convert string to float: (.+)")
@@ -80,10 +81,25 @@ def _other_groups(at: FailingLine) -> str:
     plain = {name: value for name, value in values.items() if value is not None and _PLAIN.match(value)}
     told = ", ".join(f"`{name}` is {value}" for name, value in plain.items())
     return (
-        f"The saved state has {_groups(saved)}, and {_owner(at)} has {_groups(own)}{f'; {told}' if told else ''}: a "
-        "part was frozen, left out or grouped otherwise then. Make it as it was when it was saved, or start with a "
-        "new state."
+        f"The saved state has {_groups(saved)}, and {_owner(at)} has {_groups(own)}{f'; {told}' if told else ''}: "
+        f"{_which_part(at, sum(saved), sum(own))}. Make it as it was when it was saved, or start with a new state."
     )
+
+
+def _which_part(at: FailingLine, saved: int, own: int) -> str:
+    """By the numbers of both, and the lines of the program that freeze parameters."""
+    if saved == own:
+        return "its parameters were grouped otherwise then"
+    if saved < own:
+        return "a part was frozen or left out then, or has been added since"
+    lines = [
+        (file, item)
+        for file, tree in at.files.items()
+        for item in nodes_of(tree)
+        if isinstance(item, (ast.Assign, ast.Expr)) and _FREEZES.search(ast.unparse(item))
+    ]
+    by = f" ({at.in_file(lines[0][0], lines[0][1].lineno)}: `{source(lines[0][1])}`)" if len(lines) == 1 else ""
+    return f"a part is frozen{by} or left out now, and was not then"
 
 
 def _groups(counts: list[int]) -> str:

@@ -14,8 +14,9 @@ from pytracer.analyze.evidence.failing.tensors.grown_tables import grown_table
 from pytracer.analyze.evidence.failing.tensors.positions import too_many_places
 from pytracer.analyze.evidence.failing.usage.settings import by_constants
 from pytracer.analyze.evidence.slicing.spots import Spot
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes, second_parameter
 
 _VALUES = Pattern(r", (-?\d+)\.\.(-?\d+)$")
@@ -150,6 +151,21 @@ def index_beyond(at: FailingLine, found: re.Match[str]) -> str | None:
     return f"{table}, and {what} {index}: {end}."
 
 
+def _chosen_by(at: FailingLine, index: ast.AST) -> str | None:
+    """`` `SubsetRandomSampler(chosen)` (line 30) ``, of the only line that gives a __getitem__ its indices."""
+    asked = isinstance(at.scope, ast.FunctionDef) and at.scope.name == "__getitem__"
+    if not asked or variable(index) != second_parameter(at.scope):
+        return None
+    calls = [(file, item) for file, tree in at.files.items() for item in nodes_of(tree) if isinstance(item, ast.Call)]
+    found = [
+        (file, value)
+        for file, item in calls
+        if called_name(item) == "DataLoader" and (value := keyword_value(item, "sampler", "batch_sampler")) is not None
+    ]
+    found += [(file, item) for file, item in calls if called_name(item) == "Subset"]
+    return f"`{source(found[0][1])}` ({at.in_file(found[0][0], found[0][1].lineno)})" if len(found) == 1 else None
+
+
 def _holds(value: str, index: int) -> bool:
     """Of a number, or of the least and greatest of a tensor's."""
     span = _VALUES.search(value)
@@ -231,6 +247,12 @@ def index_of_list(at: FailingLine) -> str | None:
         )
     if f"len({name})" in loop:
         return f"{has}: its last item is number {count - 1}. Correct what that line makes of the length."
+    chosen = _chosen_by(at, node.slice)
+    if chosen is not None:
+        return (
+            f"`{name}`{table} has {many}{by}{what}, one of the indices of {chosen}: they were made for more items than "
+            f"`{name}` has, as before a filter. Make them from the length of the data set that the loader gets."
+        )
     return (
         f"{has}: what sets the index counts something else than `{name}`. Take it "
         f"from len({name}), or look at why `{name}` is shorter here (a last batch or line, a filter)."

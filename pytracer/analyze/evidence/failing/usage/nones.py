@@ -169,8 +169,9 @@ def _of_variable(at: FailingLine, name: str) -> str | None:
     if bound is None and any(line < at.line for line, _ in lines_that_bind(at.scope, name)):
         return None  # one of several lines
     made = at.made(name, calls=False)
-    if made is not None and isinstance(made.node, ast.Call) and made.line != at.line:
-        return _of_call(at, made.node, f"`{name}`", f" ({at.shown(made)})", made.spot)
+    call = made.node if made is not None else None
+    if made is not None and isinstance(call, ast.Call) and called_name(call) != "add_argument" and made.line != at.line:
+        return _of_call(at, call, f"`{name}`", f" ({at.shown(made)})", made.spot)
     came = at.came(name)
     return f"`{name}`{came} is None: check `is None` there, or mend what made it." if came else None
 

@@ -1,0 +1,63 @@
+"""What a value with a graph does not allow: NumPy, and a parameter that is changed in place."""
+
+from __future__ import annotations
+
+import ast
+
+from pytracer.analyze.evidence.failing.expressions import source
+from pytracer.analyze.evidence.failing.line import FailingLine
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
+
+_NUMPY = "Can't call numpy() on Tensor that requires grad"
+_LEAF = "a leaf Variable that requires grad"
+_STEPS = frozenset({"cpu", "float", "double", "squeeze", "flatten", "view", "reshape", "contiguous", "numpy", "mean"})
+
+
+def outside_of_graph(at: FailingLine) -> str | None:
+    """By the messages of torch."""
+    if _NUMPY in at.message:
+        return _to_numpy(at)
+    return _changed_leaf(at) if at.message.startswith(_LEAF) else None
+
+
+def _to_numpy(at: FailingLine) -> str | None:
+    """`preds.cpu().numpy()`."""
+    calls = [item for item in nodes_of(at.node) if isinstance(item, ast.Call)] if at.node is not None else []
+    asked = [item for item in calls if called_name(item) == "numpy"]
+    if len(asked) != 1:
+        return None
+    owner: ast.AST = asked[0]
+    while isinstance(owner, ast.Call) and isinstance(owner.func, ast.Attribute) and owner.func.attr in _STEPS:
+        owner = owner.func.value
+    name = variable(owner)
+    if name is None:
+        return None
+    return (
+        f"`{name}`{at.came(name)} has a graph, which NumPy cannot keep. Where it only goes into metrics, logs or plots "
+        f"write `{name}.detach().cpu().numpy()`; what a loss is made of must stay in torch, as a detached "
+        "value has no gradient."
+    )
+
+
+def _changed_leaf(at: FailingLine) -> str | None:
+    """`p.clamp_(-c, c)`, `w -= lr * w.grad`, `w[0] = 1`."""
+    statement = at.statement
+    target: ast.AST | None = None
+    call = at.only(ast.Call)
+    if isinstance(statement, ast.AugAssign):
+        target = statement.target
+    elif isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr.endswith("_"):
+        target = call.func.value
+    elif isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+        target = statement.targets[0]
+    target = target.value if isinstance(target, ast.Subscript) else target
+    if not isinstance(target, (ast.Name, ast.Attribute)) or statement is None:
+        return None
+    name = source(target)
+    return (
+        f"`{name}`{at.came(name)} is trained, and line {at.line} (`{source(statement)}`) changes it in place while "
+        f"gradients are recorded. Put line {at.line} below `with torch.no_grad():`; or, where the change shall be "
+        "part of the loss, make a new tensor of it."
+    )
