@@ -50,9 +50,11 @@ def row_beyond(at: FailingLine, found: re.Match[str]) -> str | None:
     if places is not None:
         return f"`{layer.name}`{at.came(layer.name)}{places}"
     if high == rows:
+        from_one = "numbers from 1, or " if low else ""
+        end = ", or number from 0" if low else ""
         return (
-            f"{table}, and `{passed}` reaches {high}: one row too few. Make it with {rows + 1} (numbers from 1, or a "
-            "token for padding or unknown, need one more), or number from 0."
+            f"{table}, and `{passed}` reaches {high}: one row too few. Make it with {rows + 1} ({from_one}a token for "
+            f"padding or unknown, need one more){end}."
         )
     return (
         f"{table}, and `{passed}` reaches {high}: make the table for the vocabulary or length in use (len(tokenizer), "
@@ -147,8 +149,23 @@ def index_beyond(at: FailingLine, found: re.Match[str]) -> str | None:
         return f"{table}, and the index is {index}: {window}"
     if len(by) == 1 and _VALUES.search(at.values[by[0]]):
         what = f"`{by[0]}`{at.came(by[0])} holds"
-    end = "one too many: numbers from 1, or a loop to its length" if index == size else "it was made for another array"
+    end = (
+        _beyond_by(at.value(by[0]) if len(by) == 1 else None, index, size)
+        or "it was made for another array, or by a wrong count"
+    )
     return f"{table}, and {what} {index}: {end}."
+
+
+def _beyond_by(value: str | None, index: int, size: int) -> str | None:
+    """Of the index just behind the last one; numbers of which one is 0 do not count from 1."""
+    if index != size:
+        return None
+    span = _VALUES.search(value or "")
+    if span is None:
+        return "one too many: numbers from 1, or a loop to its length"
+    if int(span[1]) < 1:
+        return f"one beyond the last. Make one more, or let what makes the numbers end at {size - 1}"
+    return "one too many: they count from 1, or one more is needed"
 
 
 def _chosen_by(at: FailingLine, index: ast.AST) -> str | None:
@@ -198,11 +215,14 @@ def _index_of_call(at: FailingLine, index: int, dimension: int, size: int) -> st
     ranges = {name: found for name in _read(at) if (found := _VALUES.search(at.values.get(name, "")))}
     holding = [name for name, found in ranges.items() if str(index) in found.groups()]
     tables = [name for name, shape in at.shapes.items() if name not in holding and size in shape.sizes]
-    if len(holding) != 1 or not tables:
+    call = at.only(ast.Call)
+    owner = call.func.value if call is not None and isinstance(call.func, ast.Attribute) else None
+    if len(holding) != 1 or not (tables or isinstance(owner, ast.Call)):
         return None
     name, found = holding[0], ranges[holding[0]]
-    table = f"`{tables[0]}` {at.shapes[tables[0]].words} has {size} in dimension {dimension}, 0 to {size - 1}"
-    end = "one too many: they count from 1, or one more is needed" if index == size else "correct it where it is made"
+    what = f"`{tables[0]}` {at.shapes[tables[0]].words}" if tables else f"`{source(owner or ast.Pass())}`"
+    table = f"{what} has {size} in dimension {dimension}, 0 to {size - 1}"
+    end = _beyond_by(at.values[name], index, size) or "correct it where it is made"
     return f"{table}, and `{name}`{at.came(name)} is {found[1]} to {found[2]}: {end}."
 
 

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import re
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.recorded import sizes_in
+
+_WEIGHT = Pattern(r"weight of size (\[[\d, ]+\])")
+_PLANES = 4  # of a Conv2d's weight
 
 
 def unfit_channels(at: FailingLine, found: re.Match[str]) -> str | None:
@@ -16,8 +20,7 @@ def unfit_channels(at: FailingLine, found: re.Match[str]) -> str | None:
     name = f"`{layer.name}`{at.came(made)}" if layer is not None else "The convolution"
     has = f"{name} takes {expected} channels (dimension 1), and its input is {found[1]}"
     if shape[-1] == expected:
-        order = "0, 3, 1, 2" if len(shape) == 4 else "2, 0, 1"
-        return f"{has}: the channels are last. Pass x.permute({order}), as images of numpy and PIL need."
+        return f"{has}: the channels are last. {_channels_first(at, shape)}"
     if expected == 3 and got == 1:
         return (
             f'{has}: a grayscale image. Convert the images (`.convert("RGB")`), or make the layer with in_channels=1.'
@@ -25,6 +28,17 @@ def unfit_channels(at: FailingLine, found: re.Match[str]) -> str | None:
     if expected == 3 and got == 4:
         return f'{has}: an RGBA image. Convert the images (`.convert("RGB")`), or drop the last channel (x[:, :3]).'
     return f"{has}: make it with in_channels={got}, or correct what the layer before gives."
+
+
+def _channels_first(at: FailingLine, shape: tuple[int, ...]) -> str:
+    """`Pass x.permute(0, 3, 1, 2)`, by the dimensions of the weight: those of a batch, or of a single input."""
+    weight = _WEIGHT.search(at.message)
+    rank = len(sizes_in(weight[1])) if weight is not None else len(shape)
+    batch = [0] if len(shape) == rank else []
+    order = [*batch, len(shape) - 1, *range(len(batch), len(shape) - 1)]
+    passed = at.passed("x")
+    of = ", as images of numpy and PIL need" if rank == _PLANES else ", and back behind it where the rest wants that"
+    return f"Pass {passed}.permute({', '.join(map(str, order))}){of}."
 
 
 def unlike_samples(at: FailingLine, found: re.Match[str]) -> str | None:

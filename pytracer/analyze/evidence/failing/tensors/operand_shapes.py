@@ -147,7 +147,7 @@ def unequal_operands(at: FailingLine, found: re.Match[str]) -> str | None:
     if both is None or len(shapes) != 2:
         return None
     if shapes[0] is None or shapes[1] is None:
-        return _beside_call(at, both, shapes, (first, second))
+        return _beside_call(at, both, shapes, (first, second, dimension))
     one, other = shapes[0], shapes[1]
     left, right = f"`{source(both[0])}`", f"`{source(both[1])}`"
     if one.sizes == other.sizes[::-1] and len(one.sizes) > 1:
@@ -179,9 +179,9 @@ def _within(node: ast.AST) -> list[ast.AST]:
 
 
 def _beside_call(
-    at: FailingLine, both: tuple[ast.AST, ast.AST], shapes: list[Shape | None], sizes: tuple[int, int]
+    at: FailingLine, both: tuple[ast.AST, ast.AST], shapes: list[Shape | None], sizes: tuple[int, int, int]
 ) -> str | None:
-    """`out + self.shortcut(x)`: what a call gave is not recorded, and has the size of its only input."""
+    """`out + self.shortcut(x)`: what a call gave is not recorded, and has the size of its only input, or twice that."""
     places = [n for n, item in enumerate(both) if isinstance(item, ast.Call) and shapes[n] is None]
     known = [n for n, shape in enumerate(shapes) if shape is not None]
     if len(places) != 1 or len(known) != 1:
@@ -191,11 +191,18 @@ def _beside_call(
     passed = at.shape(given)
     if whole is None or passed is None or given is None or not isinstance(call, ast.Call):
         return None
-    own, other = sizes[known[0]], sizes[places[0]]
-    where = [n for n, size in enumerate(whole.sizes) if size == own]
-    if len(where) != 1 or len(passed.sizes) != len(whole.sizes) or passed.sizes[where[0]] != other:
+    own, other, where = sizes[known[0]], sizes[places[0]], sizes[2] % len(whole.sizes)
+    if len(passed.sizes) != len(whole.sizes) or whole.sizes[where] != own:
         return None
-    has = f"`{source(both[known[0]])}` {whole.words} has {own} in dimension {where[0]}, and `{source(call)}` {other}"
+    has = f"`{source(both[known[0]])}` {whole.words} has {own} in dimension {where}, and `{source(call)}` {other}"
+    if where > 1 and other == 2 * passed.sizes[where] and own in (other - 1, other + 1):
+        return (
+            f"{has}, twice the {passed.sizes[where]} of `{source(given)}`: an odd size was halved and doubled again. "
+            "Pad the input to a multiple of 2 for each halving, or resize one to the other (F.interpolate(x, "
+            f"size={source(both[known[0]])}.shape[2:]))."
+        )
+    if passed.sizes[where] != other:
+        return None
     return (
         f"{has}, as many as `{source(given)}` {passed.words}: `{source(call.func)}` kept them. Give it a layer that "
         f"makes {own} of {other} there (a convolution of 1x1, a Linear) wherever the sizes differ, not only where a "

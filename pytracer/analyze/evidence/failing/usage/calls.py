@@ -219,7 +219,7 @@ def no_length(at: FailingLine) -> str | None:
 
 
 _LAYER = Pattern(r"\b(?:nn\.)?[A-Z]\w+\(")
-_KIND = Pattern(r"'(str|int|float|list|tuple|dict|bool)' object is not (callable|iterable|subscriptable)")
+_KIND = Pattern(r"'(str|int|float|list|tuple|dict|bool|Tensor)' object is not (callable|iterable|subscriptable)")
 
 
 def wrong_kind(at: FailingLine) -> str | None:
@@ -237,6 +237,13 @@ def wrong_kind(at: FailingLine) -> str | None:
     name = variable(node) if node is not None else None
     if name is None:
         return None
+    if found[2] == "callable" and isinstance(at.statement, ast.Assign):
+        targets = [variable(item) for item in at.statement.targets]
+        if name in targets:
+            return (
+                f"Line {at.line} (`{source(at.statement)}`) puts its result into `{name}`, the name of what it calls: "
+                f"from the second time on `{name}` is a {found[1]}. Give the result another name."
+            )
     verb = {"callable": "calls it", "iterable": "loops over it", "subscriptable": "indexes it"}[found[2]]
     hint = (
         " Look the function up by its name first (`getattr(torch, name)`, a dict of them)." if found[1] == "str" else ""

@@ -24,7 +24,7 @@ _SAMPLE = Pattern(r"Sample larger than population|Cannot take a larger sample th
 _TEXT = Pattern(
     r"not supported between instances of '(?:\w+' and 'str'|str' and '\w+')"
     r"|must be (?:real number|(?:an )?int\w*|float).* not str|\b(?:ints?|floats?|numbers?)\b.*but got str"
-    r"|'str' object cannot be interpreted as an integer"
+    r"|'str' object cannot be interpreted as an integer|must be tuple of ints, but found element of type str"
     r"|unsupported operand type\(s\) for .*'str'|can't multiply sequence by non-int"
 )
 _NO_REPEATS = "Cannot take a larger sample than population when"
