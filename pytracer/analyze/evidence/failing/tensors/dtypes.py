@@ -9,8 +9,10 @@ from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.usage.settings import whence
+from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import passed_values
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
+from pytracer.analyze.evidence.syntax.scopes import scope_of
 
 _TYPES = {"Double": "float64", "Float": "float32", "Half": "float16", "BFloat16": "bfloat16", "Long": "int64"}
 _TYPES |= {"Int": "int32", "Short": "int16", "Byte": "uint8", "Char": "int8", "Bool": "bool"}
@@ -76,6 +78,9 @@ def _converted_model(at: FailingLine, dtype: str) -> str:
             given = [ast.unparse(part) for part in passed_values(item)]
             by_type = f"torch.{dtype}" in given and item.func.attr in ("to", "type", "set_default_dtype")
             if (item.func.attr == method and not item.args) or by_type:
+                spot = Spot(file, tree, scope_of(tree, item.lineno), item.lineno)
+                if not at.slice.is_layer(item.func.value, spot) and ast.unparse(item.func.value) != "self":
+                    return ""
                 found.append((file, item))
     return f" ({at.in_file(found[0][0], found[0][1].lineno)}: `{source(found[0][1])}`)" if len(found) == 1 else ""
 

@@ -14,7 +14,8 @@ from pytracer.analyze.evidence.failing.recorded import Shape
 from pytracer.analyze.evidence.failing.tensors.planes import layer_size, of_images, planes
 from pytracer.analyze.evidence.failing.tensors.result_shapes import Shapes
 from pytracer.analyze.evidence.failing.usage.settings import by_constants, set_by
-from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
+from pytracer.analyze.evidence.slicing.spots import Spot
+from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 
@@ -22,6 +23,7 @@ _OF_OWNER = frozenset(
     {"masked_fill", "masked_fill_", "add", "add_", "sub", "sub_", "mul", "mul_", "div", "div_", "pow", "maximum",
      "minimum", "copy_", "masked_select", "lerp", "addcmul_"}
 )  # fmt: skip
+_INPUT = Pattern(r"^(?:n|num|d|dim|size)?_?in(?:put|_|$)|feat|^width|^dim")
 _TELLING = 3  # a smaller number may be any
 _FIXED = Pattern(r"nn\.Parameter|register_buffer|zeros|ones|arange|randn|tril|triu")
 
@@ -132,9 +134,14 @@ def _chosen(at: FailingLine, name: str, size: int) -> str:
     if found is None or spot is None or not isinstance(found.node, ast.Call) or size < _TELLING:
         return ""
     here = found.spot.scope is spot.scope
-    given = [item for item in passed_values(found.node) if not isinstance(item, ast.Constant)]
-    equal = [item for item in given if (number_at(at, item) if here else at.evaluated(item, found.spot)) == size]
+    given = [*found.node.args[:1], *(item.value for item in found.node.keywords if _INPUT.search(item.arg or ""))]
+    variable_ones = [item for item in given if not isinstance(item, ast.Constant)]
+    equal = [item for item in variable_ones if _number_at(at, item, found.spot, here=here) == size]
     return f", `{source(equal[0])}` ({at.shown(found)})" if len(equal) == 1 else ""
+
+
+def _number_at(at: FailingLine, node: ast.expr, spot: Spot, *, here: bool) -> float | None:
+    return number_at(at, node) if here else at.evaluated(node, spot)
 
 
 def unequal_operands(at: FailingLine, found: re.Match[str]) -> str | None:

@@ -13,6 +13,7 @@ from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.slicing.spots import Spot
+from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.loops import loops_of
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
@@ -48,7 +49,7 @@ def missed(at: FailingLine, spot: Spot, line: int) -> Missed | None:
     tests = [item for item in own_nodes(spot.scope) if isinstance(item, ast.If) and first < item.lineno < line]
     for item in sorted(tests, key=lambda one: one.lineno):
         held = outcome(item.test, lambda node: at.value_at(node, spot))
-        if held is None:
+        if held is None or _changed_since(spot, item.test, inner):
             continue
         skips = held and not spans(item, line) and isinstance(item.body[-1], ast.Continue)
         inside = spans(item, line)
@@ -60,6 +61,12 @@ def missed(at: FailingLine, spot: Spot, line: int) -> Missed | None:
         test = f"`{source(item.test)}` ({at.place(spot, item.lineno)})"
         return Missed(f"{test} {does}{when}{_values(at, spot, item.test)}")
     return None
+
+
+def _changed_since(spot: Spot, test: ast.expr, loop: ast.stmt | None) -> bool:
+    """Whether a variable of a test is set behind the loop: what is recorded is not what the test met."""
+    last = (loop.end_lineno or 0) if loop is not None else 1 << 30
+    return any(line > last for name in names_in(test) for line, _ in lines_that_bind(spot.scope, name))
 
 
 def _values(at: FailingLine, spot: Spot, test: ast.expr) -> str:

@@ -58,6 +58,7 @@ _IN_PLACE = {
 
 
 _DASHES = 2
+_FIRST = 2  # arguments of a loss or layer that may not be left out
 
 
 def none_value(at: FailingLine) -> str | None:
@@ -78,12 +79,15 @@ def none_value(at: FailingLine) -> str | None:
 
 
 def _passed_none(at: FailingLine) -> ast.AST | None:
-    """The only argument that is None, of a call into a library, where all others are known."""
+    """The only argument that is None, among the first of a call into torch's own functions; all others are known."""
     call = at.only(ast.Call)
-    given = passed_values(call) if call is not None else []
+    if call is None or "/torch/" not in (at.stack[0].file or ""):
+        return None
+    given = passed_values(call)
     nothing = [item for item in given if at.value(item) == "None"]
     known = (isinstance(item, ast.Constant) or at.value(item) is not None for item in given)
-    return nothing[0] if len(nothing) == 1 and not isinstance(nothing[0], ast.Constant) and all(known) else None
+    first = len(nothing) == 1 and any(item is nothing[0] for item in call.args[:_FIRST])
+    return nothing[0] if first and not isinstance(nothing[0], ast.Constant) and all(known) else None
 
 
 def _of_item(at: FailingLine, node: ast.Subscript | ast.Attribute) -> str | None:
