@@ -19,6 +19,7 @@ _OTHERS = Pattern(r"(?:In|If|Look|Print|Compare|Something)\b")
 _REASON = Pattern(
     r": ((?:the|a|an|it|they|its|their|one|two|only|`[^`]+`|[\w.]+\(\)) (?:`[^`]*`|[^`.:;]|\.(?! |$))*)(?=[.;]|: )"
 )
+_MORE = Pattern(r", (?:as|and) ")  # as above, of a reason
 _QUOTED = Pattern(r"`[^`]*`")
 _ADVISES = Pattern(
     r"\b(?:write|pass|make|use|call|set|give|put|take|correct|convert|return|keep|needs?|must|should|often|may|if|or)\b"
@@ -46,5 +47,7 @@ def _reason(rest: str, most: int) -> str:
     found = _REASON.match(rest)
     if found is None or _ADVISES.search(_QUOTED.sub("", found[1])):
         return ""
-    text = found[0] if len(found[0]) <= most else found[0].partition(", as ")[0]
-    return text if len(text) <= most and text.count("(") == text.count(")") else ""
+    ends = [len(found[0]), *(item.start() for item in _MORE.finditer(found[0]))]
+    fits = [found[0][:end] for end in ends if end <= most]
+    text = max(fits, key=len, default="")
+    return text if text.count("(") == text.count(")") else ""

@@ -41,6 +41,10 @@ from pytracer.analyze.evidence.failing.clauses import first_clause
             "`h` was made for 4, and `x` has 3: the last batch is often smaller. Make",
             "`h` was made for 4, and `x` has 3",
         ),
+        (
+            f"`a` is 0: only b() raises it, and c() did not run, as `{'x' * 140}` skipped it. Do",
+            "`a` is 0: only b() raises it, and c() did not run",
+        ),
         (f"`a` is {'x' * 90}: it was made by {'y' * 40}. Do", f"`a` is {'x' * 90}"),
     ],
 )

@@ -12,6 +12,7 @@ from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.stored.empty_dicts import empty_dict
 from pytracer.analyze.evidence.failing.stored.opened import loaded_from
+from pytracer.analyze.evidence.failing.stored.replaced_sections import replaced_section
 from pytracer.analyze.evidence.syntax.bindings import is_loop_variable
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
@@ -69,7 +70,7 @@ def _of_known(at: FailingLine, node: ast.Subscript, key: str, came: str, known: 
         )
     twin = _twin(key, names, misspelt=not _is_item(at, node))
     of_one = is_loop_variable(at.scope, table.partition("[")[0], at.line)
-    if twin is not None and not _is_read(at, twin):
+    if twin is not None and (not _is_read(at, twin) or not _is_named(at, key, node)):
         why = "rename it in that item, or read either (`.get()`)" if of_one else "correct the one or the other"
         return f"`{table}`{came} has no {key}, but {twin}: {why}."
     there = ", ".join(names[:_MOST_NAMES])
@@ -77,6 +78,9 @@ def _of_known(at: FailingLine, node: ast.Subscript, key: str, came: str, known: 
     rest = f" and {more} more" if more > 0 else ""
     file = loaded_from(at, table)
     lacks = f"`{table}`{f' of {file}' if file is not None else ''}{came} has the keys {there}{rest}, and no {key}"
+    replaced = replaced_section(at, key, names) if more <= 0 else None
+    if replaced is not None:
+        return f"{lacks}: {replaced}"
     made = at.made(table)
     if made is not None and isinstance(made.node, ast.Call) and _OF_TEXT.match(ast.unparse(made.node.func)):
         return f"{lacks}: it is read from a file ({at.shown(made)}). Add it to that file, or use .get() with a default."
@@ -106,6 +110,15 @@ def _is_read(at: FailingLine, key: str) -> bool:
     return any(
         isinstance(item, ast.Subscript) and isinstance(item.slice, ast.Constant) and repr(item.slice.value) == key
         for item in nodes_of(at.tree)
+    )
+
+
+def _is_named(at: FailingLine, key: str, node: ast.Subscript) -> bool:
+    """Whether any other line of the program has that key, which is then one of its own."""
+    return any(
+        isinstance(item, ast.Constant) and repr(item.value) == key and item is not node.slice
+        for tree in at.files.values()
+        for item in nodes_of(tree)
     )
 
 
