@@ -17,7 +17,7 @@ _REST = Pattern(r", (?:so that|and|which) ")  # what follows may be left out, an
 _PLAIN = Pattern(r"(?:The|A|All|An|Another|Entry|Line|Sample|Dimension|Gradients|No|None|Item|Each|What|Element)\b")
 _OTHERS = Pattern(r"(?:In|If|Look|Print|Compare|Something)\b")
 _REASON = Pattern(
-    r": ((?:the|a|an|it|they|its|their|one|two|only|`[^`]+`|[\w.]+\(\)) (?:`[^`]*`|[^`.:;]|\.(?! |$))*)(?=[.;]|: )"
+    r": ((?:the|a|an|it|they|its|their|one|two|four|only|`[^`]+`|[\w.]+\(\)) (?:`[^`]*`|[^`.:;]|\.(?! |$))*)(?=[.;]|: )"
 )
 _MORE = Pattern(r", (?:as|and) ")  # as above, of a reason
 _QUOTED = Pattern(r"`[^`]*`")

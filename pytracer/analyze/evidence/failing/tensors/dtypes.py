@@ -126,7 +126,7 @@ def _of_pair(at: FailingLine, wanted: str | None, found: str | None) -> str | No
 
 def _odd(at: FailingLine, name: str, has: str, wanted: str, other: str) -> str:
     convert = _CONVERT.get(wanted, f".to(torch.{wanted})")
-    why = "; numpy's and Python's numbers are float64" if has == "float64" else ""
+    why = "; NumPy makes float64" if has == "float64" else ""
     whole = re.fullmatch(r"[\w.]+(?:[\[(].*[\])])?", name) is not None  # no operator binds less than the call
     written = f"{name}{convert}" if whole else f"({name}){convert}"
     return f"`{name}`{at.came(name)} is {has}, and {other}{why}. Write `{written}`, or convert it where it is made."

@@ -23,10 +23,14 @@ def unfit_channels(at: FailingLine, found: re.Match[str]) -> str | None:
         return f"{has}: the channels are last. {_channels_first(at, shape)}"
     if expected == 3 and got == 1:
         return (
-            f'{has}: a grayscale image. Convert the images (`.convert("RGB")`), or make the layer with in_channels=1.'
+            f'{has}: one channel, as of grayscale images. Convert the images (`.convert("RGB")`), repeat the channel '
+            "(`x.expand(-1, 3, -1, -1)`), or make the layer with in_channels=1."
         )
     if expected == 3 and got == 4:
-        return f'{has}: an RGBA image. Convert the images (`.convert("RGB")`), or drop the last channel (x[:, :3]).'
+        return (
+            f'{has}: four channels, as of RGBA images. Convert the images (`.convert("RGB")`), or drop the last '
+            "channel (x[:, :3])."
+        )
     return f"{has}: make it with in_channels={got}, or correct what the layer before gives."
 
 

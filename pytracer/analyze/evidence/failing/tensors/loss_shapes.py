@@ -45,6 +45,12 @@ def unlike_target(at: FailingLine, found: re.Match[str]) -> str | None:
     if target == (*given, 1):
         return f"{has}: the target has a last dimension of 1 too many. Pass `{goal.strip('`')}.squeeze(-1)`."
     if given[:1] == target[:1] and len(given) == len(target) + 1:
+        shape = at.shapes.get(goal.strip("`"))
+        if shape is not None and shape.dtype.startswith("float"):
+            return (
+                f"{has}: the target has one number for each row, and the output {given[-1]}. Give the last layer one "
+                "output, and squeeze(-1) it, or the target as many columns."
+            )
         return (
             f"{has}: class numbers where one value for each of {given[-1]} outputs is expected. Use CrossEntropyLoss, "
             f"or F.one_hot({goal.strip('`')}, {given[-1]}).float()."
