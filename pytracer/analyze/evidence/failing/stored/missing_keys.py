@@ -22,6 +22,7 @@ _LOADED = Pattern(r"\bload\(|state_dict|checkpoint|ckpt")
 _OF_TEXT = Pattern(r"(?:json|yaml|toml|tomllib)\.(?:safe_)?loads?$")
 _FEW = 4
 _LIKE = 0.6
+_ENDING = 2  # a plural's
 _MOST_NAMES = 8
 
 
@@ -70,7 +71,8 @@ def _of_known(at: FailingLine, node: ast.Subscript, key: str, came: str, known: 
         )
     twin = _twin(key, names, misspelt=not _is_item(at, node))
     of_one = is_loop_variable(at.scope, table.partition("[")[0], at.line)
-    if twin is not None and (not _is_read(at, twin) or not _is_named(at, key, node)):
+    longer = twin is not None and _is_longer(key, twin) and not _is_named(at, key, node)
+    if twin is not None and (longer or not _is_read(at, twin)):
         why = "rename it in that item, or read either (`.get()`)" if of_one else "correct the one or the other"
         return f"`{table}`{came} has no {key}, but {twin}: {why}."
     there = ", ".join(names[:_MOST_NAMES])
@@ -111,6 +113,12 @@ def _is_read(at: FailingLine, key: str) -> bool:
         isinstance(item, ast.Subscript) and isinstance(item.slice, ast.Constant) and repr(item.slice.value) == key
         for item in nodes_of(at.tree)
     )
+
+
+def _is_longer(key: str, twin: str) -> bool:
+    """`'labels'` and `'label'`."""
+    one, other = sorted((key.strip("'\""), twin.strip("'\"")), key=len)
+    return other.startswith(one) and len(other) - len(one) <= _ENDING
 
 
 def _is_named(at: FailingLine, key: str, node: ast.Subscript) -> bool:
