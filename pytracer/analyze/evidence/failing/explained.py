@@ -108,7 +108,6 @@ from pytracer.analyze.evidence.failing.stored.states import (
 )
 from pytracer.analyze.evidence.failing.stored.unrewound import unrewound, unrewound_subject
 from pytracer.analyze.evidence.failing.tensors.asked import more_than_there_is, out_of_constraint
-from pytracer.analyze.evidence.failing.tensors.class_numbers import unfit_classes
 from pytracer.analyze.evidence.failing.tensors.devices import tensor_of_the_host
 from pytracer.analyze.evidence.failing.tensors.dtypes import types_that_differ
 from pytracer.analyze.evidence.failing.tensors.equations import unequal_letters
@@ -121,7 +120,6 @@ from pytracer.analyze.evidence.failing.tensors.joined import joined_sizes
 from pytracer.analyze.evidence.failing.tensors.micro_batches import micro_batch_subject, uneven_micro_batches
 from pytracer.analyze.evidence.failing.tensors.shapes import sizes_that_differ
 from pytracer.analyze.evidence.failing.tensors.shared_columns import shared_columns, shared_columns_subject
-from pytracer.analyze.evidence.failing.tensors.tensor_shapes import out_of_order
 from pytracer.analyze.evidence.failing.tensors.written_tensors import written_tensor
 from pytracer.analyze.evidence.failing.usage.calls import (
     arguments_that_differ,
@@ -295,8 +293,6 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
     joined_sizes,
     shared_columns,
     sizes_that_differ,
-    unfit_classes,
-    out_of_order,
     more_than_there_is,
     unequal_letters,
     expected_size,

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.line import FailingLine
+from pytracer.analyze.evidence.failing.tensors.class_numbers import unfit_classes
 from pytracer.analyze.evidence.failing.tensors.index_ranges import index_beyond, row_beyond
 from pytracer.analyze.evidence.failing.tensors.input_shapes import unfit_channels, unlike_samples
 from pytracer.analyze.evidence.failing.tensors.loss_shapes import (
@@ -17,6 +18,7 @@ from pytracer.analyze.evidence.failing.tensors.loss_shapes import (
 )
 from pytracer.analyze.evidence.failing.tensors.operand_shapes import unequal_operands, unfit_expand, unfit_matrices
 from pytracer.analyze.evidence.failing.tensors.tensor_shapes import (
+    out_of_order,
     unfit_mask,
     unfit_values,
     unfit_view,
@@ -60,7 +62,7 @@ def sizes_that_differ(at: FailingLine) -> str | None:
         found = expression.search(at.message)
         if found is not None:
             return explain(at, found)
-    return None
+    return unfit_classes(at) or out_of_order(at)
 
 
 _EXPLAINED: tuple[tuple[Pattern, Callable[[FailingLine, re.Match[str]], str | None]], ...] = (
