@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import msgspec
 
 from pytracer._patterns import Pattern
-from pytracer.analyze.evidence.ends.keeping_lines import EMPTIES
+from pytracer.analyze.evidence.ends.growing_containers import EMPTIES
 from pytracer.analyze.evidence.failing.expressions import short
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.calls import called_name

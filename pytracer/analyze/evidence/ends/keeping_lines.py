@@ -14,12 +14,12 @@ import msgspec
 
 from pytracer._text import capital, list_words, shortened
 from pytracer.analyze.evidence.ends.graph_levels import Graph
-from pytracer.analyze.evidence.ends.summed_graphs import GraphSums, SummedGraph
+from pytracer.analyze.evidence.ends.growing_containers import only_grows, stored
+from pytracer.analyze.evidence.ends.summed_graphs import GraphSums, SummedGraph, retains
 from pytracer.analyze.evidence.slicing.files import program_files
-from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.loops import LOOPS, loops_around
-from pytracer.analyze.evidence.syntax.names import bare_names, elements, variable
+from pytracer.analyze.evidence.syntax.names import elements, variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes, scope_of, spans
 from pytracer.analyze.naming import LineWords, line_in, short_file
@@ -28,8 +28,6 @@ from pytracer.report.job import PythonFrame
 
 _QUOTED = 70
 _MOST = 2
-_FILLS = ("append", "appendleft", "add", "extend")
-EMPTIES = ("clear", "pop", "popleft", "popitem", "remove")
 _SAME = ("detach", "cpu", "contiguous", "numpy", "view", "reshape", "squeeze", "unsqueeze", "flatten", "to", "data")
 _WITHOUT_GRAPH = ("detach", "numpy", "data")
 _NO_GRAPH = ("no_grad", "inference_mode")
@@ -43,6 +41,7 @@ _WITH_GRAPH = frozenset(
 )
 _LOSSES = ("cross_entropy", "binary_cross_entropy", "binary_cross_entropy_with_logits", "criterion")
 _INIT = "__init__"
+_UNDER_NO_GRAD = "or run the loop under torch.no_grad() where nothing calls backward()"
 _FREES = ("backward", "grad", "manual_backward")
 
 
@@ -52,6 +51,7 @@ class KeepingLine(msgspec.Struct, frozen=True):
     subject: str
     advice: str
     endless: bool = False  # no limit would be enough
+    container: str | None = None  # what it is kept in
 
 
 class KeptThere(msgspec.Struct, frozen=True):
@@ -183,17 +183,6 @@ def _stores(made: _Made) -> Iterator[_Kept]:
             yield _Kept(made, node, container, names, graphs)
 
 
-def stored(node: ast.stmt) -> tuple[ast.expr, ast.expr] | None:
-    """Container and value of `history.append(x)`, `cache[key] = x` and `total += x`."""
-    call = node.value if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) else None
-    if call is not None and isinstance(call.func, ast.Attribute) and call.func.attr in _FILLS and len(call.args) == 1:
-        return call.func.value, call.args[0]
-    if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Subscript):
-        target = node.targets[0]
-        return (target.value, node.value) if not isinstance(target.slice, (ast.Constant, ast.Slice)) else None
-    return (node.target, node.value) if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add) else None
-
-
 def _is_loss(made: _Made, name: str) -> bool:
     """A number, which itself holds nothing: by its name, or by what made it."""
     values = [item.value for item in nodes_of(made.region) if isinstance(item, ast.Assign) and name in _names(item)]
@@ -263,7 +252,8 @@ def _numbers(region: ast.AST) -> frozenset[str]:
     """What backward() is called on, and the terms of it: numbers, whose graph it frees."""
     found: set[str] = set()
     for item in nodes_of(region):
-        if isinstance(item, ast.Call) and called_name(item) == "backward" and isinstance(item.func, ast.Attribute):
+        own = isinstance(item, ast.Call) and called_name(item) == "backward" and not retains(item)
+        if isinstance(item, ast.Call) and own and isinstance(item.func, ast.Attribute):
             roots = [item.func.value, *item.args]
             found |= {part.id for root in roots for part in nodes_of(root) if isinstance(part, ast.Name)}
     for item in [*nodes_of(region)] * 2:  # also the terms of terms
@@ -278,7 +268,7 @@ def _with_backward(trees: Iterable[ast.Module]) -> frozenset[str]:
         getattr(scope_of(tree, item.lineno), "name", "<module>")
         for tree in trees
         for item in nodes_of(tree)
-        if isinstance(item, ast.Call) and called_name(item) in _FREES
+        if isinstance(item, ast.Call) and called_name(item) in _FREES and not retains(item)
     )
 
 
@@ -286,7 +276,7 @@ def _frees_graphs(region: ast.AST, passing: frozenset[str]) -> bool:
     """Whether a loop calls backward(), or a function that does; of a function without a loop its caller may do so."""
     if not isinstance(region, LOOPS):
         return bool(passing)
-    calls = {called_name(item) for item in nodes_of(region) if isinstance(item, ast.Call)}
+    calls = {called_name(item) for item in nodes_of(region) if isinstance(item, ast.Call) and not retains(item)}
     return bool(calls & {*_FREES, *passing})
 
 
@@ -294,59 +284,6 @@ def _without_graph(made: _Made, node: ast.stmt) -> bool:
     around = [item for item in nodes_of(made.tree) if isinstance(item, ast.With) and spans(item, node.lineno)]
     heads = [part for item in around for part in item.items] + list(getattr(made.scope, "decorator_list", []))
     return any(word in ast.unparse(item) for item in heads for word in _NO_GRAPH)
-
-
-def only_grows(tree: ast.Module, scope: Scope, container: ast.expr, node: ast.stmt) -> bool:
-    """Nothing empties it, or makes it anew in the loop that fills it; it is older than the round."""
-    base = container
-    while isinstance(base, ast.Subscript):
-        base = base.value
-    name = variable(base)
-    if name is None:
-        return False
-    loops = loops_around(tree, node.lineno)
-    if not loops and not name.startswith("self.") and lines_that_bind(scope, name):
-        return False  # of one call of the function
-    is_local = bool(lines_that_bind(scope, name)) and not isinstance(scope, ast.Module)
-    own = {id(item) for item in own_nodes(scope)} if is_local else set[int]()
-    for item in nodes_of(tree):
-        if isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute) and item.func.attr in EMPTIES:
-            if _is(item.func.value, name):
-                return False
-        elif isinstance(item, ast.Delete):
-            if any(_is(target, name) for target in item.targets):
-                return False
-        elif is_local and id(item) not in own:
-            continue  # another function's variable of that name
-        elif isinstance(item, (ast.Assign, ast.AnnAssign)) and item is not node and item.value is not None:
-            targets = item.targets if isinstance(item, ast.Assign) else [item.target]
-            made_anew = any(variable(part) == name for target in targets for part in elements(target))
-            if name.startswith("self.") and made_anew and getattr(scope_of(tree, item.lineno), "name", "") != _INIT:
-                return False  # a method may begin anew in each round
-            begins = _is_new(item.value) or (isinstance(node, ast.AugAssign) and isinstance(item.value, ast.Constant))
-            if made_anew and (not begins or _in(loops[-1:], item)):
-                return False
-    if isinstance(node, ast.AugAssign) and not loops:
-        return False
-    return not any(name in bare_names(loop.target) for loop in loops if isinstance(loop, (ast.For, ast.AsyncFor)))
-
-
-def _is(node: ast.expr, name: str) -> bool:
-    while isinstance(node, ast.Subscript):
-        node = node.value
-    return variable(node) == name
-
-
-def _is_new(value: ast.expr) -> bool:
-    """`[]`, `{}`, `defaultdict(list)`, `{'loss': []}`; no deque of a length, nor a part of what it was."""
-    if isinstance(value, (ast.List, ast.Dict, ast.Tuple, ast.Set)):
-        return True
-    names = ("list", "dict", "set", "deque", "defaultdict", "OrderedDict")
-    return isinstance(value, ast.Call) and called_name(value) in names and "maxlen" not in ast.unparse(value)
-
-
-def _in(loops: Sequence[ast.stmt], node: ast.stmt) -> bool:
-    return any(spans(loop, node.lineno) for loop in loops)
 
 
 def _place(kept: _Kept, file: str) -> LineWords:
@@ -366,6 +303,7 @@ def _of_values(kept: _Kept, file: str, made: str) -> KeepingLine:
             f"that line keeps each {names} in {held}",
             f"{place[0].upper()}{place[1:]} (`{_text(kept)}`) keeps all that it makes: keep a number or the few "
             "values of it that are read later (detach() alone keeps all of its values).",
+            container=ast.unparse(kept.container),
         )
     also = "".join(
         f" Keep `{name}.item()` in place of `{name}`, which holds its graph." for name in dict.fromkeys(kept.graphs)
@@ -375,6 +313,7 @@ def _of_values(kept: _Kept, file: str, made: str) -> KeepingLine:
         f"{place} keeps each {names} in {held}",
         f"{place[0].upper()}{place[1:]} (`{_text(kept)}`) keeps each {names}{of}: leave it out, or keep a "
         f"number or a few values of it (detach() alone keeps all of its values).{also}",
+        container=ast.unparse(kept.container),
     )
 
 
@@ -385,13 +324,23 @@ def _of_graphs(kept: _Kept, file: str, made: str) -> KeepingLine:
         return KeepingLine(
             f"{place} adds up {names} with the graphs of all rounds",
             f"{place[0].upper()}{place[1:]} (`{_text(kept)}`) adds up {names} with the graphs of all rounds, and these "
-            f"keep what {made} made: add numbers (`.item()`), or run the loop under torch.no_grad().",
+            f"keep what {made} made: {_released(kept.made.region, 'add', 'or run the loop under torch.no_grad()')}.",
         )
     return KeepingLine(
         f"{place} keeps each {names} with its graph",
         f"{place[0].upper()}{place[1:]} (`{_text(kept)}`) keeps each {names} with its graph, and that keeps "
-        f"what {made} made for it: detach() or item() it there, or run the loop under torch.no_grad() where nothing "
-        "calls backward().",
+        f"what {made} made for it: {_released(kept.made.region, 'keep', _UNDER_NO_GRAD)}.",
+    )
+
+
+def _released(region: ast.AST, verb: str, otherwise: str) -> str:
+    """What lets the graphs go: also without `retain_graph=True`, where the loop calls backward() so."""
+    retained = [item for item in nodes_of(region) if isinstance(item, ast.Call) and retains(item)]
+    if not retained:
+        return f"{verb} numbers (`.item()`), {otherwise}"
+    return (
+        f"{verb} numbers (`.item()`), and call backward() for the loss of each round, without retain_graph=True "
+        f"(line {retained[0].lineno}), which frees its graph"
     )
 
 
@@ -418,6 +367,6 @@ def _of_sums(found: Sequence[SummedGraph], file: str, made: str) -> KeepingLine 
     return KeepingLine(
         f"{place} {adds} {names} with the graphs of all rounds",
         f"{capital(place)} ({example}) {adds} {names} with the graphs of all rounds, and these keep what {made} made: "
-        f"add numbers (`.item()`), and run {under}, whose loop calls no backward(), under torch.no_grad().",
+        f"{_released(first.loop, 'add', f'and run {under}, whose loop calls no backward(), under torch.no_grad()')}.",
         endless=not may,
     )

@@ -9,14 +9,18 @@ import msgspec
 
 from pytracer._patterns import Pattern
 from pytracer._text import capital, count_words, hex_addr, size_words
+from pytracer.analyze.evidence.ends.growing_values import carried_state, joined_to_itself, loaded_file, made_layers
 from pytracer.analyze.evidence.ends.keeping_iterators import KeepingIterator, keeping_iterator
 from pytracer.analyze.evidence.ends.keeping_lines import KeepingLine, keeping_line
-from pytracer.analyze.evidence.failing.line import failing_line
+from pytracer.analyze.evidence.ends.keeping_ways import kept_by_others
+from pytracer.analyze.evidence.ends.worker_caches import worker_cache
+from pytracer.analyze.evidence.failing.line import FailingLine, failing_line
 from pytracer.analyze.evidence.failing.tensors.requested import requested
 from pytracer.analyze.evidence.limits.numbers import recorded_numbers
+from pytracer.analyze.evidence.limits.reached import asked_bytes
 from pytracer.analyze.evidence.own_code.deregistered import deregistered
 from pytracer.analyze.evidence.own_code.pointer_content import may_be_address
-from pytracer.analyze.kin import on_one_machine
+from pytracer.analyze.kin import on_one_machine, parent_of
 from pytracer.analyze.naming import name_words, place_words
 from pytracer.analyze.parts import python_frame
 from pytracer.analyze.tensors.journal import lived_at
@@ -34,6 +38,7 @@ NO_MEMORY = (
     "The host's memory, or a limit (ulimit -v, memory cgroup), did not suffice: allocate less at that line, or free "
     "what is held."
 )
+_IF_MEANT = "A larger limit helps only where all of that is meant to stay."
 _HEAVY_BYTES = 100 << 20
 _WORTH_A_LOOK = 16 << 20  # bytes: less does not bring a process to its limit
 _SEVERAL = 16  # storages of one line: they pile up
@@ -45,6 +50,7 @@ _SMALLER_BATCHES = (
     "Take smaller batches there (a DataLoader with a batch_size, `x.split(256)`), in an evaluation below "
     "torch.no_grad(), and add up the results."
 )
+_LENGTH = Pattern(r"^(?:list|dict|set|deque|defaultdict|OrderedDict) of (\d+)$")
 _WORTH_SHARE = 0.05  # of what the process holds in all
 _ASKED = Pattern(r"you tried to allocate (\d{1,19}) bytes")
 _FAILED = Pattern(
@@ -153,28 +159,71 @@ def shortage(view: ProcessView) -> Shortage | None:
     """Of a process that the host's memory did not suffice for: a wrong shape, a very large batch, or what piled up."""
     if not failed_allocation(view) or address_as_size(view) is not None:
         return None
-    made = _requested(view)
+    at = failing_line(view.process.snapshot, view.exception, view.exception_stack) if view.raised else None
+    found = holdings(view)
+    made = _requested(view, at, found) or _joined(at)
     if made is not None:
         return made
-    found = holdings(view)
     batch = _large_batch(view, found)
     if batch is not None:
         return Shortage(f": {batch}", f"{capital(batch)}. {_SMALLER_BATCHES}")
     if not found or found[0].count < _SEVERAL:
-        return None
+        return _kept_without_storages(view, at) if not found or found[0].nbytes < _WORTH_A_LOOK else None
     keeps = _iterator(view, found[0]) or keeper(view, found[0])
     held = f", while it held {found[0].words}"
+    if keeps is None:
+        return Shortage(held, holder_advice(view).strip() or None)
     if isinstance(keeps, KeepingLine) and keeps.endless:
         advice = f"{keeps.advice} A larger limit or smaller batches leave that as it is."
         return Shortage(f"{held}: {keeps.subject}", advice, leads=True, alone=True)
-    return Shortage(held) if keeps is None else Shortage(f"{held}: {keeps.subject}", keeps.advice)
+    return Shortage(f"{held}: {keeps.subject}", f"{keeps.advice} {_IF_MEANT}", leads=True)
 
 
-def _requested(view: ProcessView) -> Shortage | None:
-    """The expression of the failing line that makes just so much."""
-    at = failing_line(view.process.snapshot, view.exception, view.exception_stack) if view.raised else None
+def shortage_of_worker(job: JobView, view: ProcessView) -> Shortage | None:
+    """Of an allocation that failed in a DataLoader's worker of the process: what the dataset keeps of each sample."""
+    if not failed_allocation(view):
+        return None
+    workers = (item for item in job.views if item.process.snapshot.worker is not None and parent_of(job, item) is view)
+    cache = next((found for item in workers if (found := worker_cache(job, item)) is not None), None)
+    return Shortage(f"; {cache.words}", f"{cache.advice(None)} {_IF_MEANT}", leads=True) if cache is not None else None
+
+
+def _joined(at: FailingLine | None) -> Shortage | None:
+    """The failing line joins an array to itself."""
+    found = joined_to_itself(at) if at is not None else None
+    return Shortage(f": {found.subject}", found.advice, leads=True) if found is not None else None
+
+
+def _kept_without_storages(view: ProcessView, at: FailingLine | None) -> Shortage | None:
+    """What the failing line makes, in memory that is not torch's, where a list with many such is recorded."""
+    asked = asked_bytes(view.exception.message or "") if view.exception is not None else None
+    frame = at.frame if at is not None else None
+    if at is None or frame is None or asked is None:
+        return None
+    keeps = keeping_line(at.snapshot, frame) or kept_by_others(at.snapshot, frame)
+    count = _recorded_length(at, keeps.container) if keeps is not None and keeps.container is not None else None
+    if keeps is None or count is None or count < _SEVERAL or count * asked < _WORTH_A_LOOK:
+        return None
+    return Shortage(f": {keeps.subject}, which has {count} so far", f"{keeps.advice} {_IF_MEANT}", leads=True)
+
+
+def _recorded_length(at: FailingLine, container: str) -> int | None:
+    """Of a list or dict of any frame, by the name that the line has for it."""
+    outer = [item for frame in at.exception.outer or () for item in frame.variables or ()]
+    for item in (*(at.exception.variables or ()), *outer):
+        size = _LENGTH.match(item.value or "") if item.name == container else None
+        if size is not None:
+            return int(size[1])
+    return None
+
+
+def _requested(view: ProcessView, at: FailingLine | None, held: Sequence[Holding]) -> Shortage | None:
+    """The expression of the failing line that makes just so much; unless what piled up is more."""
     found = requested(at) if at is not None else None
     if found is None or view.exception is None:
+        return None
+    piled = held[0].nbytes if held and held[0].count >= _SEVERAL else 0
+    if found.nbytes is not None and found.nbytes < piled and not found.accidental:
         return None
     numbers = recorded_numbers(view.exception.variables)
     machine = numbers.values.get("machine memory") if numbers is not None else None
@@ -209,8 +258,12 @@ def _iterator(view: ProcessView, held: Holding) -> KeepingIterator | None:
 
 
 def keeper(view: ProcessView, held: Holding) -> KeepingLine | None:
-    """The line that keeps what piles up, where the source shows it."""
-    return keeping_line(view.process.snapshot, held.frame) if held.count >= _SEVERAL else None
+    """The line that keeps what piles up, where the source shows it: there, elsewhere, or in a graph."""
+    if held.count < _SEVERAL:
+        return None
+    snapshot, frame = view.process.snapshot, held.frame
+    ways = (loaded_file, made_layers, keeping_line, kept_by_others, carried_state)
+    return next((found for way in ways if (found := way(snapshot, frame)) is not None), None)
 
 
 def holder_evidence(job: JobView, view: ProcessView) -> Iterator[Evidence]:
@@ -265,7 +318,8 @@ def holder_advice(view: ProcessView) -> str:
     if keeps is not None:
         return f" {keeps.advice}"
     kept = (
-        ": what each step made there is kept, by a list or dict (results with their graphs: detach() or item() them)"
+        ": what was made there again and again is still held, by a list, dict, queue, cache or hook, or by the graph "
+        "of a result that is kept (detach() or item() it)"
         if first.count >= _SEVERAL
         else ""
     )

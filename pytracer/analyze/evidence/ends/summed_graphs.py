@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator
 import msgspec
 
 from pytracer.analyze.evidence.ends.graph_levels import Graph, Levels
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.imports import imported_as
 from pytracer.analyze.evidence.syntax.loops import Loop, loops_around
 from pytracer.analyze.evidence.syntax.names import elements, variable
@@ -65,6 +65,12 @@ def stored_sum(node: ast.AST) -> tuple[ast.expr, ast.expr] | None:
         ):
             return target, value.right if ast.unparse(value.left) == name else value.left
     return None
+
+
+def retains(call: ast.Call) -> bool:
+    """`loss.backward(retain_graph=True)`, which frees no graph."""
+    given = keyword_value(call, "retain_graph")
+    return isinstance(given, ast.Constant) and given.value is True
 
 
 def _freezes(tree: ast.Module) -> bool:
@@ -137,7 +143,7 @@ class GraphSums:
         return is_given or any(variable(part) == named for target in bound for part in elements(target))
 
     def _sums(self, file: str, tree: ast.Module, scope: Scope, loop: Loop, held: Levels) -> Iterator[SummedGraph]:
-        called = {called_name(item) for item in nodes_of(loop) if isinstance(item, ast.Call)}
+        called = {called_name(item) for item in nodes_of(loop) if isinstance(item, ast.Call) and not retains(item)}
         if called & {*_FREES, *self._frees} or self._is_switched(tree, scope):
             return
         for node in nodes_of(loop):
@@ -159,7 +165,7 @@ class GraphSums:
             return True
         attribute = name.partition(".")[2] if name.startswith("self.") else None
         for item in (part for tree in self._files.values() for part in nodes_of(tree)):
-            if isinstance(item, ast.Call) and called_name(item) in frees:
+            if isinstance(item, ast.Call) and called_name(item) in frees and not retains(item):
                 # `self.run(data).backward()`, `self.total.backward()`
                 for part in nodes_of(item):
                     is_call = isinstance(part, ast.Call) and called_name(part) == _name(scope)
@@ -224,7 +230,7 @@ def _that_free(files: dict[str, ast.Module]) -> frozenset[str]:
         for tree in files.values()
         for scope in (tree, *(item for item in nodes_of(tree) if isinstance(item, _FUNCTIONS)))
         for item in own_nodes(scope)
-        if isinstance(item, ast.Call)
+        if isinstance(item, ast.Call) and not retains(item)
     ]
     found, size = {name for name, called in calls if called in _FREES}, -1
     while len(found) != size:
@@ -236,7 +242,7 @@ def _that_free(files: dict[str, ast.Module]) -> frozenset[str]:
 def _passes(scope: Scope, levels: Levels, frees: Collection[str]) -> bool:
     """Whether backward() of a function is called for such a value."""
     return any(
-        isinstance(item, ast.Call) and called_name(item) in frees
+        isinstance(item, ast.Call) and called_name(item) in frees and not retains(item)
         and any(
             levels.of(part) for part in
             (*item.args, *([item.func.value] if isinstance(item.func, ast.Attribute) else []))

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from pytracer._text import count_words, shortened
-from pytracer.analyze.evidence.ends.keeping_lines import EMPTIES, stored
+from pytracer.analyze.evidence.ends.growing_containers import EMPTIES, stored
 from pytracer.analyze.evidence.slicing.calls import argument_of
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from pytracer._text import shortened
-from pytracer.analyze.evidence.ends.keeping_lines import only_grows, stored
+from pytracer.analyze.evidence.ends.growing_containers import only_grows, stored
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.constants import is_none

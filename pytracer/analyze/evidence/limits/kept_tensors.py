@@ -13,7 +13,8 @@ import msgspec
 from msgspec import structs
 
 from pytracer._text import list_words, shortened
-from pytracer.analyze.evidence.ends.keeping_lines import held_by, only_grows, stored
+from pytracer.analyze.evidence.ends.growing_containers import only_grows, stored
+from pytracer.analyze.evidence.ends.keeping_lines import held_by
 from pytracer.analyze.evidence.slicing.calls import argument_of
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot

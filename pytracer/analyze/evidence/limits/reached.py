@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import re
 from collections.abc import Sequence
 
 import msgspec
@@ -22,6 +23,7 @@ from pytracer.analyze.evidence.limits.numbers import (
 from pytracer.report.job import ExceptionReport, PythonFrame
 
 MACHINE = "machine"
+MAYBE = "a file that is gone"
 _ERRNO = Pattern(r"^\[Errno (\d{1,3})\]")
 _ASKED = Pattern(r"tried to allocate (\d{1,19}) bytes|[Uu]nable to mmap (\d{1,19}) bytes")
 _ASKED_WORDS = Pattern(r"Unable to allocate ([\d.]{1,12}) ?(bytes|KiB|MiB|GiB|TiB|PiB)\b")
@@ -33,6 +35,8 @@ _MEMORY = Pattern(
 _OF_FILES = Pattern(r"[Tt]oo many open files|0 items of ancdata")
 _OF_THREADS = Pattern(r"start new thread|pthread_create")
 _OF_SIZE = Pattern(r"PytorchStreamWriter failed writing|unexpected pos \d+ vs \d+")
+_POSITION = Pattern(r"unexpected pos (\d{1,19}) vs")
+_PER_PART = 4  # of a checkpoint, how much more may be missing than was written, in one part
 _FORKS = (
     *(f"/{name}/popen_{how}.py" for name in ("multiprocessing", "multiprocess") for how in ("fork", "spawn_posix")),
     "subprocess.py",
@@ -69,7 +73,7 @@ def reached_limit(exception: ExceptionReport, stack: Sequence[PythonFrame], numb
     if number == errno.EMFILE or _OF_FILES.search(message):
         return _files(numbers)
     if number == errno.EFBIG or _OF_SIZE.search(message):
-        return _size(numbers, sure=number == errno.EFBIG)
+        return _size(numbers, _POSITION.search(message), sure=number == errno.EFBIG)
     if _OF_THREADS.search(message) or (number == errno.EAGAIN and _forked(stack)):
         return _threads(numbers, "thread" if number is None else "process")
     if number == errno.ENOMEM or kind in ("MemoryError", "_ArrayMemoryError") or _MEMORY.search(message):
@@ -114,9 +118,18 @@ def _files(numbers: Numbers) -> Reached | None:
     return Reached(FILES, limit, used, "descriptor")
 
 
-def _size(numbers: Numbers, *, sure: bool) -> Reached | None:
-    """Only where the file, if it is known, is as large as the limit allows; other messages need to know it."""
+def _size(numbers: Numbers, position: re.Match[str] | None, *, sure: bool) -> Reached | None:
+    """Only where the file, if it is known, is as large as the limit allows; other messages need to know it.
+
+    Of a file that is gone, as that of a temporary folder, `position` of the message has how much was written.
+    """
     limit, size = numbers.limit(FILE_SIZE), numbers.values.get("file size")
+    if limit is not None and size is None and position is not None:
+        return (
+            Reached(FILE_SIZE, limit, None, MAYBE)
+            if int(position[1]) <= limit <= _PER_PART * int(position[1])
+            else None
+        )
     if limit is None or (size is None and not sure) or (size is not None and size < limit * _NEARLY):
         return None
     return Reached(FILE_SIZE, limit, size, "file")

@@ -33,6 +33,7 @@ from pytracer.analyze.evidence.limits.numbers import (
 )
 from pytracer.analyze.evidence.limits.reached import (
     MACHINE,
+    MAYBE,
     SPARE_MAPPINGS,
     Reached,
     has_spare_files,
@@ -292,8 +293,9 @@ def _kept(told: ExceptionReport, count: int, at: FailingLine | None) -> str:
 def _of_size(
     found: Reached, numbers: Numbers, setter: Setter | None, told: ExceptionReport, line: str, at: FailingLine | None
 ) -> str:
+    room = "Where the disk has room (`df -h`)" if found.matter == MAYBE else "The disk is not full"
     return (
-        f"The disk is not full: {_raise(found, numbers, setter)}, or write several smaller files at {line}. What was "
+        f"{room}: {_raise(found, numbers, setter)}, or write several smaller files at {line}. What was "
         "written until then is cut off: delete it."
     )
 
@@ -353,8 +355,9 @@ def _of_threads(
     how = capital(_raise(found, numbers, setter))
     if found.name == ADDRESS_SPACE:
         return (
-            f"{piled}Each thread reserves its stack ({size_words(found.asked or 0)}) of the address space. {how}, or "
-            "make the stacks smaller (threading.stack_size(), `ulimit -s`)."
+            f"{piled}Each thread reserves its stack ({size_words(found.asked or 0)}) of the address space, and most "
+            "also 64 MiB or more for what they allocate (MALLOC_ARENA_MAX=2 keeps these few). "
+            f"{how}, or make the stacks smaller (threading.stack_size(), `ulimit -s`)."
         )
     return f"{piled}{how}, or start fewer threads and processes (OMP_NUM_THREADS, DataLoader workers)."
 
@@ -385,11 +388,12 @@ def _of_memory(
 ) -> str:
     left, total = numbers.values.get("machine memory left"), numbers.values.get("machine memory")
     free = (
-        f", not the machine's memory ({size_words(left)} of {size_words(total)} were available)"
+        f"the machine had {size_words(left)} of {size_words(total)} left. "
         if left is not None and total is not None and left > (found.asked or _SMALL)
         else ""
     )
-    asked = f"{size_words(found.asked)} more did not fit. " if found.asked is not None else ""
+    asked = f"{size_words(found.asked)} more did not fit into that limit" if found.asked is not None else ""
+    met = f"{capital('; '.join(filter(None, (asked, free.rstrip('. ')))))}. " if asked or free else ""
     wide = _FLOAT64.search(told.message or "")
     less = f"; {_HALF[wide[1]]} in place of {wide[1]} would need half at {line}" if wide is not None else ""
     resident = numbers.used("memory")
@@ -401,7 +405,7 @@ def _of_memory(
     )
     inherited = " Processes inherit it from who started them." if setter is None else ""
     how = _raise(found, numbers, setter)
-    return f"{asked}The limit is the reason{free}: {how}, or need less{less}.{inherited}{_grown(told)}{reserved}"
+    return f"{met}{capital(how)}, or need less{less}.{inherited}{_grown(told)}{reserved}"
 
 
 def _grown(told: ExceptionReport) -> str:

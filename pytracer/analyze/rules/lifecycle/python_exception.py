@@ -73,6 +73,7 @@ from pytracer.analyze.evidence.ends.memory_holders import (
     holder_evidence,
     no_memory_advice,
     shortage,
+    shortage_of_worker,
 )
 from pytracer.analyze.evidence.exceptions.earlier_warnings import warning_evidence
 from pytracer.analyze.evidence.exceptions.loaders import loader_timeout
@@ -139,7 +140,7 @@ class PythonException:
         frame, first, chain = view.python_frame, told.first, told.chain
         again = f" by {name_words([view])}" if view.index != judgement.views[0].index else ""
         maybe = before_check(view) if first is None and _is_own_check(told) else None
-        short = shortage(view)
+        short = (shortage_of_worker(job, view) if told.of_worker else None) or shortage(view)
         whose = _whose(view, judgement.views) if first is None and chain is None and not lost else ""
         known = explanation.subject is not None or unreceived is not None
         raised = f"{_words(view, first, known=known)}{whose}{_below_backward(view) or _at(frame, first, again)}"
@@ -371,7 +372,7 @@ def _same_exception(judgement: Judgement[_Raised]) -> object:
 def _words(view: ProcessView, first: Reraised | None, *, known: bool) -> str:
     """Its type and message; an explanation says more than what follows the first sentence."""
     words = first.words if first is not None else _own_words(view)
-    return re.split(r"(?<=[a-z\d]{2})\. (?=[A-Z]|port: \d)", words, maxsplit=1)[0] if known else words
+    return re.split(r"(?<=[a-z\d]{2})\. (?=(?![KMGTP]iB\b)[A-Z]|port: \d)", words, maxsplit=1)[0] if known else words
 
 
 def _own_words(view: ProcessView) -> str:

@@ -90,6 +90,8 @@ class Shapes:
             return [*node.args[0].elts] if node.args and isinstance(node.args[0], (ast.List, ast.Tuple)) else []
         if called_name(node) == "einsum":
             return [item for item in given if not isinstance(item, ast.Constant)]
+        if called_name(node) in ("repeat", "tile", "expand") and owner:
+            return owner
         if called_name(node) in ("one_hot", "diag", "diag_embed", *_SAME):
             return given[:1]
         return given[-2:] if called_name(node) == "where" else given[:2]
