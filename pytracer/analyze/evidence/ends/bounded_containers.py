@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from pytracer.analyze.evidence.ends.growing_containers import EMPTIES
 from pytracer.analyze.evidence.ends.kept_parts import targets_of
-from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
+from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value, passed_values
 from pytracer.analyze.evidence.syntax.loops import deciding_ifs
 from pytracer.analyze.evidence.syntax.names import last_name
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
@@ -45,6 +45,20 @@ class Bounds:
         key = node.targets[0] if isinstance(node, ast.Assign) else None
         return isinstance(key, ast.Subscript) and self._goes_around(key.slice)
 
+    def most(self, tree: ast.Module, container: ast.expr, node: ast.stmt) -> ast.expr | None:
+        """How many it may have: `maxlen` of a deque, or what its length is compared with around the statement.
+
+        Also where that decides that one is taken out: `if len(rows) > size: rows.pop(0)`.
+        """
+        name = last_name(container)
+        for made in self._bindings(container):
+            if isinstance(made.value, ast.Call) and called_name(made.value) == "deque":
+                return keyword_value(made.value, "maxlen") or next(iter(made.value.args[1:]), None)
+        asked = [item.test for item, _ in deciding_ifs(tree, node.lineno)]
+        asked += [item.test for item in self._nodes if isinstance(item, ast.If) and _takes_out(item, name)]
+        found = {ast.unparse(most): most for test in asked if (most := _compared(test, name)) is not None}
+        return next(iter(found.values())) if len(found) == 1 else None
+
     def _goes_around(self, key: ast.expr) -> bool:
         """`buffer[step % size]`; `buffer[self.position]` of what a line sets by `%`, or to 0 under a condition."""
         if any(isinstance(item, ast.Mod) for item in nodes_of(key)):
@@ -71,3 +85,18 @@ def _asks_length(test: ast.expr, name: str | None) -> bool:
         isinstance(item, ast.Call) and called_name(item) == "len" and any(last_name(part) == name for part in item.args)
         for item in nodes_of(test)
     )
+
+
+def _takes_out(item: ast.If, name: str | None) -> bool:
+    calls = (part.func for part in nodes_of(item) if isinstance(part, ast.Call))
+    return any(
+        isinstance(part, ast.Attribute) and part.attr in EMPTIES and last_name(part.value) == name for part in calls
+    )
+
+
+def _compared(test: ast.expr, name: str | None) -> ast.expr | None:
+    """`size` of `len(rows) < size`."""
+    if not isinstance(test, ast.Compare) or len(test.comparators) != 1:
+        return None
+    sides = (test.left, test.comparators[0])
+    return next((other for one, other in (sides, sides[::-1]) if _asks_length(one, name)), None)

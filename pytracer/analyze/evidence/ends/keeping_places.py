@@ -6,7 +6,7 @@ import ast
 
 import msgspec
 
-from pytracer._text import shortened
+from pytracer._text import shortened, size_words
 from pytracer.analyze.evidence.ends.keeping_lines import KeepingLine
 from pytracer.analyze.evidence.syntax.scopes import qualified_name, scope_of
 from pytracer.analyze.naming import LineWords, line_in
@@ -50,5 +50,20 @@ def place_told(place: KeepingPlace, here: str) -> KeepingLine:
         f"{capital} (`{text}`) keeps each {value}{of}, and no line takes any out of {container}: keep a number or the "
         "few values of it that are read later (detach() alone keeps all of its values), or give it a bound (a deque "
         "with maxlen, or drop the oldest).",
+        container=place.container,
+    )
+
+
+def buffer_told(place: KeepingPlace, most: int, size: str, each: int, here: str | None) -> KeepingLine:
+    """Of a container with room for more than fits. `each`: the bytes of one."""
+    at: LineWords = line_in(place.file, place.node.lineno, here)
+    whole = size_words(most * each)
+    named = f" (`{size}`)" if size != str(most) else ""
+    return KeepingLine(
+        f"{at} keeps each `{place.value}` in `{place.container}`, which has room for {most}{named}, {whole} in all",
+        f"`{place.container}` ({at}) is not full yet: with {size_words(each)} for each it needs {whole}. Make "
+        f"`{size}` small enough for the memory that there is, or keep each in a smaller type (uint8), once only, or on "
+        "disk (np.memmap).",
+        endless=True,
         container=place.container,
     )

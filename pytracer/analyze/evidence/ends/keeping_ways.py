@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ast
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 import msgspec
 from msgspec import structs
@@ -21,14 +21,17 @@ from pytracer.analyze.evidence.ends.growing_containers import only_grows, stored
 from pytracer.analyze.evidence.ends.keeping_lines import KeepingLine, held_by
 from pytracer.analyze.evidence.ends.keeping_places import KeepingPlace, place_told
 from pytracer.analyze.evidence.ends.kept_parts import gives_any, hands_on, head_nodes, holds_any, targets_of
+from pytracer.analyze.evidence.ends.kept_regions import FORWARD, Region, dispatched, given_to, name_of, without_losses
 from pytracer.analyze.evidence.ends.object_names import Objects
+from pytracer.analyze.evidence.ports.numbers import Ports
 from pytracer.analyze.evidence.slicing.files import program_files
+from pytracer.analyze.evidence.slicing.slice import Slice
+from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value, passed_values
 from pytracer.analyze.evidence.syntax.constants import is_none
 from pytracer.analyze.evidence.syntax.names import elements, last_name, variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import (
-    Scope,
     class_around,
     own_nodes,
     parameters,
@@ -44,26 +47,12 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _LOOPS = (ast.For, ast.AsyncFor)
 _HOOKS = frozenset({"register_forward_hook", "register_full_backward_hook", "register_forward_pre_hook"})
 _OF_CONTAINERS = frozenset({*dir(list), *dir(dict), *dir(set), *dir(deque)})
-_FORWARD = ("forward", "__call__")
 _PUTS = frozenset({"put", "put_nowait"})
 _OF_NAMES = frozenset({"items", "keys", "named_parameters", "named_modules", "named_children", "named_buffers"})
 _CACHES = frozenset({"lru_cache", "cache"})
 _REDUCES = frozenset({"mean", "sum", "norm", "item", "float", "int", "len", "tolist", "str", "size", "argmax"})
 _DEEPEST, _MOST_REGIONS, _MOST_CALLED = 6, 40, 6
 _LONG = 40
-
-
-class _Region(msgspec.Struct, frozen=True):
-    """A function whose `names` hold what was made. `spread`: which of its `*args` do; `texts`: its constant strings."""
-
-    file: str
-    tree: ast.Module
-    scope: Scope
-    names: frozenset[str]
-    spread: tuple[bool, ...] = ()
-    texts: tuple[tuple[str, str], ...] = ()
-    depth: int = 0
-    hook: bool = False
 
 
 def kept_by_others(snapshot: Snapshot, frame: PythonFrame) -> KeepingLine | None:
@@ -80,6 +69,32 @@ def kept_by_others(snapshot: Snapshot, frame: PythonFrame) -> KeepingLine | None
     return place_told(next(iter(places.values())), frame.file)
 
 
+class Buffer(msgspec.Struct, frozen=True):
+    """What keeps the last `most` of what a line makes; `size`: how the program has that number."""
+
+    place: KeepingPlace
+    most: int
+    size: str
+
+
+def kept_in_buffer(snapshot: Snapshot, frame: PythonFrame) -> Buffer | None:
+    """The only container with a bound that keeps it, where that number is known."""
+    files = program_files(snapshot, [frame])
+    tree = files.get(frame.file or "")
+    if tree is None or frame.file is None or frame.line is None:
+        return None
+    ways = _Ways(files)
+    found = [] if ways.from_line(frame.file, tree, frame.line) else ways.bounded
+    if len({(place.file, place.node.lineno) for place, _ in found}) != 1:
+        return None
+    place, size = found[0]
+    line = size.lineno
+    home = next((file for file, there in files.items() if any(item is size for item in nodes_of(there))), place.file)
+    spot = Spot(home, files[home], scope_of(files[home], line), line)
+    most = Ports(Slice(snapshot, [frame]), snapshot, None).number(size, spot)
+    return Buffer(place, most, ast.unparse(size)) if most is not None else None
+
+
 class _Ways:
     """Follows what is made in the files of one program."""
 
@@ -87,6 +102,7 @@ class _Ways:
         self._files = files
         self._bounds, self._objects = Bounds(files), Objects(files)
         self._direct: list[KeepingPlace] = []
+        self.bounded: list[tuple[KeepingPlace, ast.expr]] = []  # with how many each may have
         self._named: dict[str, list[tuple[str, ast.Module, _Function]]] = {}
         for file, tree in files.items():
             for item in nodes_of(tree):
@@ -98,13 +114,15 @@ class _Ways:
         scope, statement = scope_of(tree, line), statement_at(tree, line)
         if statement is None or isinstance(scope, ast.Lambda):
             return []
-        start = _Region(file, tree, scope, frozenset())
+        start = Region(file, tree, scope, frozenset())
         self._direct.clear()
         if isinstance(statement, ast.Return):
             return [*_cached(start), *self._follow([*self._returned(start)])]
         if isinstance(statement, ast.Expr):
             return self._follow(self._beyond(start, statement))
-        names = _keeps(name for item in targets_of(statement) for part in elements(item) if (name := variable(part)))
+        names = without_losses(
+            name for item in targets_of(statement) for part in elements(item) if (name := variable(part))
+        )
         value = getattr(statement, "value", None)
         if not names or (isinstance(value, ast.Call) and called_name(value) in _REDUCES):
             return []
@@ -114,14 +132,14 @@ class _Ways:
         """What hooks of layers keep, where the line calls something that may be one."""
         if not any(isinstance(item, ast.Call) and spans(item, line) for item in nodes_of(tree)):
             return []
-        found: list[_Region] = []
+        found: list[Region] = []
         for file, there in self._files.items():
             for call in nodes_of(there):
                 if isinstance(call, ast.Call) and called_name(call) in _HOOKS and call.args:
                     found += self._hook(file, there, call.args[0])
         return self._follow(found)
 
-    def _hook(self, file: str, tree: ast.Module, given: ast.expr) -> Iterator[_Region]:
+    def _hook(self, file: str, tree: ast.Module, given: ast.expr) -> Iterator[Region]:
         """Of `self.save`, `save`, `make_hook(name)`, `partial(save, name)`; a lambda keeps by a call only."""
         if isinstance(given, ast.Call):
             maker = given.args[0] if called_name(given) == "partial" and given.args else given.func
@@ -137,9 +155,9 @@ class _Ways:
             functions = self._named.get(last_name(given) or "", [])
         for there, its, function in functions[:_MOST_CALLED]:
             last = [item for item in parameters(function) if item != "self"][-2:]  # inputs, output
-            yield _Region(there, its, function, frozenset(last), hook=True)
+            yield Region(there, its, function, frozenset(last), hook=True)
 
-    def _follow(self, waiting: list[_Region]) -> list[KeepingPlace]:
+    def _follow(self, waiting: list[Region]) -> list[KeepingPlace]:
         found: list[KeepingPlace] = []
         seen: set[tuple[int, frozenset[str]]] = set()
         while waiting and len(seen) < _MOST_REGIONS:
@@ -156,7 +174,7 @@ class _Ways:
                 waiting += self._returned(region)
         return [*found, *self._direct]
 
-    def _with_aliases(self, region: _Region) -> _Region:
+    def _with_aliases(self, region: Region) -> Region:
         names = set(region.names)
         for item in [*own_nodes(region.scope)] * 2:
             held = frozenset(names)
@@ -168,7 +186,7 @@ class _Ways:
                 names |= {name for one in elements(item.target) if (name := variable(one))}
         return structs.replace(region, names=frozenset(names))
 
-    def _stores(self, region: _Region) -> Iterator[KeepingPlace]:
+    def _stores(self, region: Region) -> Iterator[KeepingPlace]:
         for node in own_nodes(region.scope):
             if not isinstance(node, ast.stmt):
                 continue
@@ -179,13 +197,17 @@ class _Ways:
             container, value = _stored(node) or (None, None)
             if container is None or value is None or not holds_any(value, region.names):
                 continue
-            if self._grows(region, node, container, value):
-                names = [name for name, _ in held_by(value) if name in region.names]
-                kept = "` and `".join(dict.fromkeys(names)) or _short(value)
-                kind = "hook" if region.hook else "container"
-                yield KeepingPlace(region.file, region.tree, node, kept, ast.unparse(container), kind)
+            names = [name for name, _ in held_by(value) if name in region.names]
+            kept = "` and `".join(dict.fromkeys(names)) or _short(value)
+            kind = "hook" if region.hook else "container"
+            place = KeepingPlace(region.file, region.tree, node, kept, ast.unparse(container), kind)
+            most = self._bounds.most(region.tree, container, node)
+            if most is not None:
+                self.bounded.append((place, most))
+            elif self._grows(region, node, container, value):
+                yield place
 
-    def _grows(self, region: _Region, node: ast.stmt, container: ast.expr, value: ast.expr) -> bool:
+    def _grows(self, region: Region, node: ast.stmt, container: ast.expr, value: ast.expr) -> bool:
         """Whether a statement adds to a container that nothing bounds."""
         base = container
         while isinstance(base, ast.Subscript):
@@ -197,14 +219,14 @@ class _Ways:
             return False
         return only_grows(region.tree, region.scope, container, node)
 
-    def _called(self, region: _Region) -> Iterator[_Region]:
+    def _called(self, region: Region) -> Iterator[Region]:
         """The functions of the program that it is passed to, by their names."""
         for call in own_nodes(region.scope):
             if isinstance(call, ast.Call) and any(holds_any(item, region.names) for item in passed_values(call)):
                 yield from self._entered(region, call)
 
-    def _entered(self, region: _Region, call: ast.Call, held: ast.expr | None = None) -> Iterator[_Region]:
-        name = _dispatched(call, region) or called_name(call)
+    def _entered(self, region: Region, call: ast.Call, held: ast.expr | None = None) -> Iterator[Region]:
+        name = dispatched(call, region) or called_name(call)
         functions = self._named.get(name or "", [])
         owners = [
             (file, tree, part)
@@ -217,35 +239,35 @@ class _Ways:
         for file, tree, function in [*functions, *owners][:_MOST_CALLED]:
             if function is region.scope or not self._may_be(call, tree, function):
                 continue
-            names, spread, texts = _given(region, call, function, held)
+            names, spread, texts = given_to(region, call, function, held)
             if names or any(spread):
-                yield _Region(file, tree, function, names, spread, texts, region.depth + 1)
+                yield Region(file, tree, function, names, spread, texts, region.depth + 1)
 
-    def _attributes(self, region: _Region) -> Iterator[_Region]:
+    def _attributes(self, region: Region) -> Iterator[Region]:
         """The other methods of an object that has it as an attribute."""
         kept = frozenset(name for name in region.names if name.startswith("self."))
         owner = class_around(region.tree, region.scope) if kept else None
         for method in owner.body if owner is not None else ():
             if isinstance(method, _FUNCTIONS) and method is not region.scope:
-                yield _Region(region.file, region.tree, method, kept, depth=region.depth + 1)
+                yield Region(region.file, region.tree, method, kept, depth=region.depth + 1)
 
-    def _returned(self, region: _Region) -> Iterator[_Region]:
+    def _returned(self, region: Region) -> Iterator[Region]:
         """Who calls the function that gives it: what they bind, loop over, or pass on."""
         names = self._called_by(region)
         for file, tree in self._files.items():
             for statement in nodes_of(tree):
                 if isinstance(statement, ast.stmt) and not isinstance(statement, (*_FUNCTIONS, ast.ClassDef)):
                     calls = [item for item in head_nodes(statement) if isinstance(item, ast.Call)]
-                    if any(_name_of(item) in names for item in calls):
-                        outer = _Region(
+                    if any(name_of(item) in names for item in calls):
+                        outer = Region(
                             file, tree, scope_of(tree, statement.lineno), frozenset(), depth=region.depth + 1
                         )
                         yield from self._beyond(outer, statement, names)
 
-    def _called_by(self, region: _Region) -> frozenset[str]:
+    def _called_by(self, region: Region) -> frozenset[str]:
         """The names that a function is called by: its own; of forward() those of the objects of its class."""
         name = getattr(region.scope, "name", None)
-        if name not in _FORWARD:
+        if name not in FORWARD:
             return frozenset({name}) if name is not None and not name.startswith("__") else frozenset()
         owner = class_around(region.tree, region.scope)
         return self._objects.of(owner.name) if owner is not None else frozenset()
@@ -257,16 +279,16 @@ class _Ways:
             return True
         return last_name(call.func.value) in {"self", "super", *self._objects.of(owner.name)}
 
-    def _beyond(self, region: _Region, statement: ast.stmt, names: frozenset[str] | None = None) -> list[_Region]:
+    def _beyond(self, region: Region, statement: ast.stmt, names: frozenset[str] | None = None) -> list[Region]:
         """What a statement does with the result of its calls, or of those by certain `names`."""
-        found: list[_Region] = []
+        found: list[Region] = []
         calls = [item for item in head_nodes(statement) if isinstance(item, ast.Call)]
         if names is not None:
-            calls = [item for item in calls if _name_of(item) in names]
+            calls = [item for item in calls if name_of(item) in names]
         for target in targets_of(statement):
             value = getattr(statement, "iter", getattr(statement, "value", None))
             if any(hands_on(value, item) for item in calls):
-                bound = _keeps(held for part in elements(target) if (held := variable(part)))
+                bound = without_losses(held for part in elements(target) if (held := variable(part)))
                 found.append(structs.replace(region, names=bound))
         container, value = _stored(statement) or (None, None)
         kept = container is not None and value is not None and any(hands_on(value, item) for item in calls)
@@ -300,7 +322,7 @@ def _queued(node: ast.stmt) -> tuple[ast.expr, ast.expr] | None:
     return None
 
 
-def _cached(region: _Region) -> Iterator[KeepingPlace]:
+def _cached(region: Region) -> Iterator[KeepingPlace]:
     """`@cache`, `@lru_cache(maxsize=None)` of the function that gives it."""
     function = region.scope
     for item in getattr(function, "decorator_list", ()):
@@ -312,54 +334,7 @@ def _cached(region: _Region) -> Iterator[KeepingPlace]:
             yield KeepingPlace(region.file, region.tree, function, f"@{ast.unparse(item)}", function.name, "cache")
 
 
-def _given(
-    region: _Region, call: ast.Call, function: _Function, held: ast.expr | None
-) -> tuple[frozenset[str], tuple[bool, ...], tuple[tuple[str, str], ...]]:
-    """The parameters that hold it, which of `*args` do, and the strings that are passed."""
-    flags: list[bool] = []
-    texts: list[str | None] = []
-    for item in call.args:
-        if isinstance(item, ast.Starred):
-            own = isinstance(item.value, ast.Name) and item.value.id == _spread_name(region.scope)
-            flags += region.spread if own else [holds_any(item.value, region.names)]
-            texts += [None] * (len(flags) - len(texts))
-            continue
-        flags.append(item is held or holds_any(item, region.names))
-        texts.append(item.value if isinstance(item, ast.Constant) and isinstance(item.value, str) else None)
-    places = [item for item in parameters(function) if item not in ("self", "cls")]
-    names = {name for name, flag in zip(places, flags, strict=False) if flag}
-    names |= {
-        item.arg
-        for item in call.keywords
-        if item.arg in places and (item.value is held or holds_any(item.value, region.names))
-    }
-    keywords = function.args.kwarg
-    if keywords is not None and any(
-        item.arg not in places and (item.value is held or holds_any(item.value, region.names))
-        for item in call.keywords
-        if _keeps([item.arg or ""])
-    ):
-        names.add(keywords.arg)
-    said = tuple((name, text) for name, text in zip(places, texts, strict=False) if text is not None)
-    spread = tuple(flags[len(places) :])
-    more = function.args.vararg
-    if more is not None and any(spread):
-        names.add(more.arg)
-    return _keeps(names), spread, said
-
-
-def _name_of(call: ast.Call) -> str | None:
-    """Also of `model.forward(x)`, whose object it is."""
-    name = called_name(call)
-    return last_name(call.func.value) if name in _FORWARD and isinstance(call.func, ast.Attribute) else name
-
-
-def _keeps(names: Iterable[str]) -> frozenset[str]:
-    """Without losses: numbers, which hold nothing once backward() was called."""
-    return frozenset(name for name in names if "loss" not in name.lower())
-
-
-def _is_of_few(target: ast.expr, region: _Region) -> bool:
+def _is_of_few(target: ast.expr, region: Region) -> bool:
     """Whether a key is the name of a layer, a parameter or a metric: what is put there replaces the one before."""
     key = variable(target.slice) if isinstance(target, ast.Subscript) else None
     if key is None:
@@ -371,22 +346,6 @@ def _is_of_few(target: ast.expr, region: _Region) -> bool:
     )
     in_loop = any(key == variable(part) for item in named for part in elements(item.target))
     return region.hook or in_loop or key in dict(region.texts)
-
-
-def _dispatched(call: ast.Call, region: _Region) -> str | None:
-    """`on_batch_end` of `getattr(callback, name)(...)`, where the caller passed that text."""
-    func = call.func
-    if not isinstance(func, ast.Call) or called_name(func) != "getattr" or len(func.args) < 2:
-        return None
-    name = func.args[1]
-    if isinstance(name, ast.Constant):
-        return str(name.value)
-    return dict(region.texts).get(variable(name) or "")
-
-
-def _spread_name(scope: Scope) -> str | None:
-    given = None if isinstance(scope, ast.Module) else scope.args.vararg
-    return given.arg if given is not None else None
 
 
 def _short(value: ast.expr) -> str:

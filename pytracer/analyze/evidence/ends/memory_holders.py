@@ -12,7 +12,8 @@ from pytracer._text import capital, count_words, hex_addr, size_words
 from pytracer.analyze.evidence.ends.growing_values import carried_state, joined_to_itself, loaded_file, made_layers
 from pytracer.analyze.evidence.ends.keeping_iterators import KeepingIterator, keeping_iterator
 from pytracer.analyze.evidence.ends.keeping_lines import KeepingLine, keeping_line
-from pytracer.analyze.evidence.ends.keeping_ways import kept_by_others
+from pytracer.analyze.evidence.ends.keeping_places import buffer_told
+from pytracer.analyze.evidence.ends.keeping_ways import kept_by_others, kept_in_buffer
 from pytracer.analyze.evidence.ends.worker_caches import worker_cache
 from pytracer.analyze.evidence.failing.line import FailingLine, failing_line
 from pytracer.analyze.evidence.failing.tensors.requested import requested
@@ -263,7 +264,11 @@ def keeper(view: ProcessView, held: Holding) -> KeepingLine | None:
         return None
     snapshot, frame = view.process.snapshot, held.frame
     ways = (loaded_file, made_layers, keeping_line, kept_by_others, carried_state)
-    return next((found for way in ways if (found := way(snapshot, frame)) is not None), None)
+    found = next((found for way in ways if (found := way(snapshot, frame)) is not None), None)
+    buffer = kept_in_buffer(snapshot, frame) if found is None else None
+    if buffer is None or buffer.most <= held.count * 2:
+        return found
+    return buffer_told(buffer.place, buffer.most, buffer.size, held.nbytes // held.count, frame.file)
 
 
 def holder_evidence(job: JobView, view: ProcessView) -> Iterator[Evidence]:

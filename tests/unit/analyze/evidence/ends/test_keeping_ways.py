@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pytracer.analyze.evidence.ends.keeping_lines import KeepingLine
-from pytracer.analyze.evidence.ends.keeping_ways import kept_by_others
+from pytracer.analyze.evidence.ends.keeping_ways import Buffer, kept_by_others, kept_in_buffer
 from pytracer.report.job import PythonFrame
 
 LOGGER = """
@@ -102,13 +102,22 @@ reader = Reader(batches())
 
 def found(folder: Path, source: str, **others: str) -> KeepingLine | None:
     """For the line with `# made`."""
+    return kept_by_others(*_place(folder, source, **others))
+
+
+def buffer(folder: Path, source: str) -> Buffer | None:
+    """For the line with `# made`."""
+    return kept_in_buffer(*_place(folder, source))
+
+
+def _place(folder: Path, source: str, **others: str) -> tuple[Any, PythonFrame]:
     for name, text in others.items():
         (folder / f"{name}.py").write_text(text, encoding="utf-8")
     file = folder / "train.py"
     file.write_text(source, encoding="utf-8")
     line = next(n for n, text in enumerate(source.splitlines(), 1) if "# made" in text)
     snapshot: Any = SimpleNamespace(created_wall_ns=time.time_ns() + 10**9, argv=("train.py",), environment={})
-    return kept_by_others(snapshot, PythonFrame(function="f", file=str(file), line=line))
+    return snapshot, PythonFrame(function="f", file=str(file), line=line)
 
 
 def logged(
@@ -229,3 +238,25 @@ def test_of_two_places_none_is_named(tmp_path: Path) -> None:
     """Either may be the one that matters."""
     source = logged("self.rows.append(values)\n        self.more.append(values)")
     assert found(tmp_path, source.replace("self.rows = []", "self.rows, self.more = [], []")) is None
+
+
+@pytest.mark.parametrize(
+    ("source", "most"),
+    [
+        (logged(begin="deque(maxlen=8000)"), 8000),
+        (
+            logged(
+                "self.rows.append(values)\n        if len(self.rows) > LIMIT:\n            self.rows.pop(0)"
+            ).replace("class Logger", "LIMIT = 5000\nclass Logger"),
+            5000,
+        ),
+        (logged("if len(self.rows) < 700:\n            self.rows.append(values)"), 700),
+        (logged(), None),
+        (logged(begin="deque(maxlen=size)"), None),  # which is not known
+        (logged(begin="deque(maxlen=8000)", passed="out.mean().item()"), None),
+    ],
+)
+def test_buffer_is_told_with_how_many_it_keeps(source: str, most: int | None, tmp_path: Path) -> None:
+    """Of a deque, and of a list whose length is asked for."""
+    result = buffer(tmp_path, source)
+    assert (result.most if result is not None else None) == most
