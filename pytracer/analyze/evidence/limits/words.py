@@ -388,12 +388,14 @@ def _of_memory(
 ) -> str:
     left, total = numbers.values.get("machine memory left"), numbers.values.get("machine memory")
     free = (
-        f"the machine had {size_words(left)} of {size_words(total)} left. "
+        f"the machine had {size_words(left)} of {size_words(total)} left"
         if left is not None and total is not None and left > (found.asked or _SMALL)
         else ""
     )
     asked = f"{size_words(found.asked)} more did not fit into that limit" if found.asked is not None else ""
-    met = f"{capital('; '.join(filter(None, (asked, free.rstrip('. ')))))}. " if asked or free else ""
+    how = _raise(found, numbers, setter)
+    met = capital("; ".join(filter(None, (asked, free))))
+    raised = f"{met}: {how}" if met else capital(how)
     wide = _FLOAT64.search(told.message or "")
     less = f"; {_HALF[wide[1]]} in place of {wide[1]} would need half at {line}" if wide is not None else ""
     resident = numbers.used("memory")
@@ -404,8 +406,7 @@ def _of_memory(
         else ""
     )
     inherited = " Processes inherit it from who started them." if setter is None else ""
-    how = _raise(found, numbers, setter)
-    return f"{met}{capital(how)}, or need less{less}.{inherited}{_grown(told)}{reserved}"
+    return f"{raised}, or need less{less}.{inherited}{_grown(told)}{reserved}"
 
 
 def _grown(told: ExceptionReport) -> str:
