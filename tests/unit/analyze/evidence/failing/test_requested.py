@@ -38,6 +38,12 @@ step(torch.zeros({N}, 1), torch.zeros({N}))
         True,
     ),
     (
+        f"x = torch.zeros({N}, 1, 1)\ny = x.unsqueeze(2).repeat(1, 1, {N}, 1)\n",
+        "`x.unsqueeze(2).repeat(1, 1, 8388608, 1)` copies `x.unsqueeze(2)` [8388608, 1, 1, 1] out to",
+        "Use it without the copy (an expanded view takes no memory)",
+        False,
+    ),
+    (
         f"a = torch.zeros({N}, 2)\nb = torch.zeros({N}, 2)\nd = (a[:, None] - b[None]).pow(2).sum(-1)\n",
         "`a[:, None]` [8388608, 1, 2] and `b[None]` [1, 8388608, 2] broadcast to [8388608, 8388608, 2]",
         "Of distances, torch.cdist() makes only [8388608, 8388608], 256.0 TiB.",
