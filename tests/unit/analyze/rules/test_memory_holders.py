@@ -114,7 +114,7 @@ def test_storages_of_one_line_that_pile_up_are_in_the_headline(count: int, piled
     report = build_report(s.load(run, box.exception("RuntimeError", NO_MEMORY, [("step", s.SCRIPT, 9)]).exit(1)))
     assert report.verdict is not None
     assert (f"{count} storages allocated at train.py:31 in cache" in (report.verdict.summary or "")) == piled
-    assert ("what each step made there is kept" in (report.verdict.advice or "")) == piled
+    assert ("made there again and again is still held" in (report.verdict.advice or "")) == piled
     assert "enforce fail" not in (report.verdict.summary or "")
 
 
