@@ -15,6 +15,7 @@ from pytracer.analyze.evidence.lifetime.variables import line_words, plain_expre
 from pytracer.analyze.evidence.operators.empty_operand import empty_of_forward
 from pytracer.analyze.evidence.operators.spatial_dimensions import spatial_dimensions
 from pytracer.analyze.evidence.own_code.found_nothing import found_nothing
+from pytracer.analyze.evidence.own_code.null_argument import null_argument
 from pytracer.analyze.evidence.own_code.null_global import null_global
 from pytracer.analyze.evidence.own_code.passed_none import passed_none
 from pytracer.analyze.evidence.own_code.per_thread_memory import per_thread_memory
@@ -43,6 +44,9 @@ def null_source(view: ProcessView, *, with_forward: bool) -> NullSource | None:
     result = unchecked_result(view)
     if result is not None:
         return NullSource(result.summary, result.advice, Behind.of([], result))
+    argument = null_argument(view)
+    if argument is not None:
+        return NullSource(argument.summary, argument.advice, Behind.of([], argument))
     found = (empty_of_forward(view) if with_forward else None) or per_thread_memory(view)
     if found is not None:
         return NullSource(found.summary, found.advice, Behind.of([], found))

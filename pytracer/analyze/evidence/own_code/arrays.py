@@ -44,10 +44,30 @@ def array_words(item: HeldArray) -> str:
     return f"`{item.expression}` [{', '.join(map(str, item.shape))}]{f' {item.dtype}' if item.dtype else ''}"
 
 
+def per_item(view: ProcessView, array: HeldArray) -> list[HeldArray]:
+    """Whole numbers that the line passes as well, two or more arrays of one length: such as lengths, item by item."""
+    found = [
+        item
+        for item in line_arrays(view)
+        if item != array
+        and len(item.shape) == 1
+        and item.shape[0] > 1
+        and (item.dtype or "").startswith(("int", "uint"))
+    ]
+    alike = [item for item in found if [one.shape for one in found].count(item.shape) > 1]
+    return alike if len({item.shape for item in alike}) == 1 else []
+
+
 def array_at(view: ProcessView, addr: int) -> HeldArray | None:
     """The only array of the line that has memory there."""
     found = [item for item in line_arrays(view) if (span := item.extent) is not None and span[0] <= addr < span[1]]
     return found[0] if len(found) == 1 else None
+
+
+def array_from(view: ProcessView, addr: int) -> str | None:
+    """The words for the only array of the line that has memory there, where that is its first byte."""
+    array = array_at(view, addr)
+    return array_words(array) if array is not None and array.data == addr else None
 
 
 class WalkedArray(msgspec.Struct, frozen=True):

@@ -30,10 +30,10 @@ def listed_numbers(numbers: Sequence[HeldNumber], back: Slice, node: ast.expr, s
         return ()
     owner = variable(call.func.value) if isinstance(call.func, ast.Attribute) else None
     name = call.args[0].id if isinstance(call.args[0], ast.Name) else None
-    if owner not in _MODULES or name is None or _is_changed(made.spot, name, made.line):
+    if owner not in _MODULES or name is None or is_changed(made.spot, name, made.line):
         return ()
     array = variable(node)
-    if array is None or _is_changed(spot, array, made.line if made.spot.scope is spot.scope else 0, made.line):
+    if array is None or is_changed(spot, array, made.line if made.spot.scope is spot.scope else 0, made.line):
         return ()
     return tuple(
         item.value
@@ -44,7 +44,7 @@ def listed_numbers(numbers: Sequence[HeldNumber], back: Slice, node: ast.expr, s
     )
 
 
-def _is_changed(spot: Spot, name: str, line: int, made: int | None = None) -> bool:
+def is_changed(spot: Spot, name: str, line: int, made: int | None = None) -> bool:
     """Whether its function may have given the list, or the array of line `made`, other numbers since that line."""
     if any(at >= line and at != made for at, _ in lines_that_bind(spot.scope, name)):
         return True

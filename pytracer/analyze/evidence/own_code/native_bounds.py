@@ -70,7 +70,12 @@ def native_bounds(view: ProcessView) -> NativeBounds | None:
             if _LOOKUP.match(value):
                 reads.append(f"`{name}` = `{value}`")
             names |= set(NAME.findall(value))
-    loops = [words for text in texts for match in LOOP.finditer(text) if (words := _loop(texts, match, names))]
+    loops = [
+        words
+        for at, text in enumerate(texts)
+        for match in LOOP.finditer(text)
+        if not _counts_anew(texts[at + 1 :], match["name"]) and (words := _loop(texts, match, names))
+    ]
     if not loops and not reads:
         return None
     loops = [*dict.fromkeys(reversed(loops))][:_MOST_LOOPS][::-1]  # each once
@@ -140,6 +145,12 @@ def _loop(texts: Sequence[str], match: re.Match[str], names: set[str]) -> str | 
     up_to = {"<": "below", "<=": "up to", "!=": "until"}[match["how"]]
     of = f" = `{value}`" if value is not None and not value.isdecimal() else ""
     return f"`{match['name']}` {up_to} `{bound}`{of}"
+
+
+def _counts_anew(texts: Sequence[str], name: str) -> bool:
+    """Whether a later loop has the same counter: what an earlier one counted to is not where the line is."""
+    head = re.compile(rf"\bfor\s*\([^;]*\b{re.escape(name)}\s*=(?!=)")
+    return any(head.search(text) for text in texts)
 
 
 def assigned_value(texts: Sequence[str], name: str) -> str | None:

@@ -14,7 +14,7 @@ from pytracer._library_files import is_library_file
 from pytracer._text import shortened
 from pytracer.analyze.evidence.lifetime.variables import program_frames, python_frames
 from pytracer.analyze.evidence.lifetime.where_made import line_that_made, own_line, place_of
-from pytracer.analyze.evidence.own_code.listed_numbers import listed_numbers
+from pytracer.analyze.evidence.own_code.listed_numbers import is_changed, listed_numbers
 from pytracer.analyze.evidence.own_code.own_libraries import passed_by
 from pytracer.analyze.evidence.own_code.own_signature import signature
 from pytracer.analyze.evidence.own_code.recorded_arrays import RecordedArrays
@@ -105,7 +105,7 @@ class PassedArrays:
         return (without_ctype(given), spot) if given is not None and spot is not None else None
 
     def _given(self, call: ast.Call, parameter: str, place: int) -> ast.expr | None:
-        if any(isinstance(item, ast.Starred) for item in call.args):
+        if any(isinstance(item, ast.Starred) for item in call.args[: place + 1]):
             return None
         given = keyword_value(call, parameter)
         return call.args[place] if given is None and place < len(call.args) else given
@@ -179,6 +179,8 @@ class PassedArrays:
         if item is None or item.dtype is None or item.element_bytes is None or item.in_a_row is not True:
             return None
         low, high = self._numbers(item)
+        if low is None:
+            low, high = self._copied_numbers(node, spot, item)
         return PassedArray(
             ast.unparse(node), node, spot, item.data, item.shape, item.dtype, item.element_bytes, low, high
         )
@@ -190,6 +192,19 @@ class PassedArrays:
             alike = (tensor.data, tensor.dtype, tensor.elements) == (item.data, item.dtype, elements)
             if alike and tensor.minimum is not None:
                 return tensor.minimum, tensor.maximum
+        return None, None
+
+    def _copied_numbers(self, node: ast.expr, spot: Spot, item: HeldArray) -> tuple[int | None, int | None]:
+        """The same of a tensor that the array is a copy of: `x` of `x.numpy().astype(np.int32)`."""
+        name, made = variable(node), self.back.made(node, spot, calls=False)
+        if name is None or made.node is node or is_changed(made.spot, name, made.line, made.line):
+            return None, None
+        inner: ast.AST | None = made.node
+        for _ in range(_HOPS):
+            inner = _copied(inner) if inner is not None else None
+            tensor = self._tensor(inner, made.spot) if isinstance(inner, (ast.Name, ast.Attribute)) else None
+            if tensor is not None and tensor.elements == math.prod(item.shape) and tensor.is_integer:
+                return (tensor.low, tensor.high) if _holds(item.dtype, tensor) else (None, None)
         return None, None
 
     def _with_some(self, array: PassedArray) -> PassedArray:
@@ -252,6 +267,14 @@ class PassedArrays:
         text = " ".join((line_text(self._view.process.snapshot, at) or "").split())
         place = place_of(self._view, at.file, at.line)
         return f"{place} (`{shortened(text, _QUOTED)}`)" if text else place
+
+
+def _holds(dtype: str | None, tensor: PassedArray) -> bool:
+    """Whether a type has room for the numbers of a tensor."""
+    if dtype not in _INTEGERS or tensor.low is None or tensor.high is None:
+        return False
+    bits, signed = int(dtype.lstrip("uint")), dtype.startswith("int")
+    return (-(1 << bits - 1) if signed else 0) <= tensor.low and tensor.high < 1 << (bits - signed)
 
 
 def _copied(node: ast.AST) -> ast.expr | None:

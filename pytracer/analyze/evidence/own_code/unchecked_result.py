@@ -15,7 +15,15 @@ from pytracer._patterns import Pattern
 from pytracer._text import shortened
 from pytracer.analyze.evidence.native.fault_function import is_own_frame
 from pytracer.analyze.evidence.native.native_stack import own_frames
-from pytracer.analyze.evidence.own_code.c_text import closing, defined, function_around, split, statement_at
+from pytracer.analyze.evidence.own_code.c_text import (
+    Function,
+    closing,
+    declared_name,
+    defined,
+    function_around,
+    split,
+    statement_at,
+)
 from pytracer.analyze.evidence.own_code.c_text import without_comments as plain
 from pytracer.analyze.evidence.own_code.made_memory import allocations
 from pytracer.analyze.evidence.own_code.native_bounds import LOOP
@@ -25,13 +33,14 @@ from pytracer.analyze.naming import LineWords, line_in
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import NativeFrame
 
-_THROUGH = Pattern(r"(?<![\w.>])(?P<name>[A-Za-z_]\w*)\s*(?:\[|->)|(?<![\w)\]])\s*\*\s*(?P<pointed>[A-Za-z_]\w*)\b")
-_FURTHER = Pattern(r"(?:->|\.)\s*\w+\s*(?:->|\[|\.)|[\])]\s*(?:->|\[|\.)|\*\s*\w+\s*(?:->|\[)|\*\s*\(")
+THROUGH = Pattern(r"(?<![\w.>])(?P<name>[A-Za-z_]\w*)\s*(?:\[|->)|(?<![\w)\]])\s*\*\s*(?P<pointed>[A-Za-z_]\w*)\b")
+FURTHER = Pattern(r"(?:->|\.)\s*\w+\s*(?:->|\[|\.)|[\])]\s*(?:->|\[|\.)|\*\s*\w+\s*(?:->|\[)|\*\s*\(")
 _CALL = Pattern(r"^(?:\([\w\s:*]*\)\s*|(?:static|reinterpret|const)_cast<[^<>]*>\s*\(\s*)?(?P<called>[\w:.>-]+)\s*\(")
 _CONDITION = Pattern(r"^\s*(?:\w+\s*:\s*)?(?:if|else|while|for|do|switch|case)\b|[?]")
 _NULL = Pattern(r"\breturn\b[^;]*\b(?:NULL|nullptr)\b[^;]*;|\breturn\s+0\s*;")
 _NAME = Pattern(r"^[A-Za-z_]\w*$")
 _GIVES = Pattern(r"\breturn\b\s*(?P<value>[^;]*);")
+_ASKS = Pattern(r"\bif\s*\(\s*(?P<not>!)?\s*(?P<name>[A-Za-z_]\w*)\s*(?P<how>(?:==|<=?|>=?)\s*\d+)?\s*\)\s*\{?\s*$")
 _OPENS = Pattern(r"\b(?!(?:if|while|for|switch|return|sizeof)\b)[A-Za-z_]\w*\s*\(")
 _QUOTED = 60
 
@@ -49,6 +58,7 @@ class UncheckedResult(msgspec.Struct, frozen=True):
     place: LineWords
     returned: LineWords | None = None
     given: str | None = None
+    asks: str | None = None  # `n == 0`, by which it does, in words of `function`
 
     @property
     def summary(self) -> str:
@@ -59,7 +69,8 @@ class UncheckedResult(msgspec.Struct, frozen=True):
     @property
     def advice(self) -> str:
         """The check that is missing."""
-        returned = f", which returns null at {self.returned}" if self.returned is not None else ""
+        asks = f" where `{self.asks}`" if self.asks is not None else ""
+        returned = f", which returns null at {self.returned}{asks}" if self.returned is not None else ""
         what = f" Then look at {self.given}: it is what was asked for." if self.given is not None else ""
         return (
             f"Check `{self.name}` before {self.place} uses it: nothing does behind `{self.call}` at {self.made_at}"
@@ -79,23 +90,44 @@ def unchecked_result(view: ProcessView) -> UncheckedResult | None:
     lines = text.split("\n")
     place, end = statement_at(lines, number), sum(len(item) + 1 for item in lines[:number])
     around, name = function_around(text, place), _gone_through(text[place:end])
-    if around is None or name is None or around.place_of(name) is not None or next(allocations(text, name), None):
+    if around is None or name is None:
+        return None
+    return returned_null(view, frame, (file, text), name, place, end, number)
+
+
+def returned_null(
+    view: ProcessView, frame: NativeFrame, source: tuple[str, str], name: str, place: int, end: int, number: int
+) -> UncheckedResult | None:
+    """Of a local variable that a call sets, and nothing asks for up to `end`.
+
+    Args:
+        view: The process.
+        frame: Whose function it is.
+        source: Its file, and the text of that without comments.
+        name: The variable.
+        place: Where the statement begins that uses it.
+        end: Up to where nothing may test it.
+        number: The line of that statement.
+    """
+    file, text = source
+    around = function_around(text, place)
+    if around is None or around.place_of(name) is not None or next(allocations(text, name), None):
         return None
     body = text[around.body : closing(text, around.body)]
     sets = [*re.finditer(rf"(?<![\w.>]){re.escape(name)}\s*=(?!=)\s*(?P<value>[^;]*);", body)]
-    if len(sets) != 1 or _is_moved(body, name) or not _is_pointer(body, name, sets[0].start()):
+    if len(sets) != 1 or is_moved(body, name) or not _is_pointer(body, name, sets[0].start()):
         return None
     made, called = sets[0], _CALL.match(sets[0]["value"])
     at, behind = around.body + made.start(), around.body + made.end()
     last = closing(made["value"], called.end() - 1) if called is not None else None
     if called is None or last is None or made["value"][last:].strip(") ") or not at < place:
         return None
-    if not _is_always(text, at, behind, place) or _is_asked(text[behind:end], name):
+    if not _is_always(text, at, behind, place) or is_asked(text[behind:end], name):
         return None
     call = " ".join(made["value"].split())
     line = text.count("\n", 0, at) + 1
-    returned = _null_return(text, file, re.split(r"::|->|\.", called["called"])[-1])
     given = split(made["value"][called.end() : last])
+    returned, asks = _null_return(text, file, re.split(r"::|->|\.", called["called"])[-1], given)
     return UncheckedResult(
         name,
         shortened(call, _QUOTED),
@@ -104,20 +136,21 @@ def unchecked_result(view: ProcessView) -> UncheckedResult | None:
         line_in(file, number, None),
         returned,
         _of_program(view, frame, given),
+        asks,
     )
 
 
 def _gone_through(running: str) -> str | None:
     """The only pointer that a line goes through; None where one of its members may be null as well."""
     head = LOOP.search(running)
-    if head is not None or _FURTHER.search(running) is not None:
+    if head is not None or FURTHER.search(running) is not None:
         return None
-    found = {match["name"] or match["pointed"] for match in _THROUGH.finditer(running)}
+    found = {match["name"] or match["pointed"] for match in THROUGH.finditer(running)}
     name = found.pop() if len(found) == 1 else None
-    return name if name is not None and not _is_given(running, name) else None
+    return name if name is not None and not is_given(running, name) else None
 
 
-def _is_given(running: str, name: str) -> bool:
+def is_given(running: str, name: str) -> bool:
     """Whether a call or a macro is given what the pointer leads to: `strcmp(o->mode, ...)` reads another pointer."""
     own = rf"(?<![\w.>]){re.escape(name)}\b"
     for match in _OPENS.finditer(running):
@@ -127,7 +160,7 @@ def _is_given(running: str, name: str) -> bool:
     return False
 
 
-def _is_moved(body: str, name: str) -> bool:
+def is_moved(body: str, name: str) -> bool:
     """Whether anything else may set it."""
     own = re.escape(name)
     steps = rf"(?<![\w.>]){own}\s*(?:[-+]=|\+\+|--)|(?:\+\+|--|(?<!&)&)\s*{own}\b(?!\s*(?:\[|->))"
@@ -152,21 +185,52 @@ def _is_always(text: str, at: int, behind: int, place: int) -> bool:
     return lowest == 0 and _CONDITION.search(before) is None
 
 
-def _is_asked(between: str, name: str) -> bool:
+def is_asked(between: str, name: str) -> bool:
     """Whether anything tests the pointer, or hands it to what may: all but its elements."""
     own = re.escape(name)
     return re.search(rf"(?<![\w.>*]){own}\b(?!\s*(?:\[|->))", between) is not None
 
 
-def _null_return(text: str, file: str, called: str) -> LineWords | None:
-    """The only line by which the function of that name returns null, where all else that it returns is an address."""
+def _null_return(text: str, file: str, called: str, given: Sequence[str]) -> tuple[LineWords | None, str | None]:
+    """The only line by which the function of that name returns null, where all else that it returns is an address.
+
+    With what it asks before, of one of its parameters, in terms of what it was given.
+    """
     functions = defined(text, called)
     end = closing(text, functions[0].body) if len(functions) == 1 else None
-    found = [*_NULL.finditer(text, functions[0].body, end)] if end is not None else []
-    given = [item["value"] for item in _GIVES.finditer(text, functions[0].body, end)] if end is not None else []
-    if sum(not re.match(r"[\s(]*&", item) for item in given) > 1:
-        return None  # such as an element of a table, which may be null as well
-    return line_in(file, text.count("\n", 0, found[0].start()) + 1, None) if len(found) == 1 else None
+    if end is None:
+        return None, None
+    found = [*_NULL.finditer(text, functions[0].body, end)]
+    values = [item["value"] for item in _GIVES.finditer(text, functions[0].body, end)]
+    body = text[functions[0].body : end]
+    unknown = [item for item in values if not re.match(r"[\s(]*&", item) and not _is_made(body, item.strip())]
+    if len(unknown) > 1 or len(found) != 1:
+        return None, None  # such as an element of a table, which may be null as well
+    line = line_in(file, text.count("\n", 0, found[0].start()) + 1, None)
+    return line, _asked(text[functions[0].body : found[0].start()], functions[0], given)
+
+
+def _is_made(body: str, name: str) -> bool:
+    """Whether a function made what a variable points at."""
+    return bool(_NAME.match(name)) and next(allocations(body, name), None) is not None
+
+
+def _asked(before: str, function: Function, given: Sequence[str]) -> str | None:
+    """`n == 0` of `if (count == 0) return NULL;`, where the call passes `n` for `count`."""
+    match = _ASKS.search(before)
+    name = match["name"] if match is not None else ""
+    place = next((at for at, item in enumerate(function.parameters) if declared_name(item) == name), None)
+    if (
+        match is None
+        or place is None
+        or place >= len(given)
+        or re.search(rf"(?<![\w.>]){name}\s*[-+*/]?=(?!=)", before)
+    ):
+        return None
+    value = given[place] if _NAME.match(given[place]) else f"({given[place]})"
+    if bool(match["not"]) == bool(match["how"]):
+        return None
+    return f"{value} {match['how']}" if match["how"] else f"!{value}"
 
 
 def _of_program(view: ProcessView, frame: NativeFrame, given: Sequence[str]) -> str | None:

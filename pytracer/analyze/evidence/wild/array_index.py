@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pytracer._text import count_words, hex_addr, size_words
+from pytracer._text import count_words, hex_addr, list_words, size_words
 from pytracer.analyze.address_space.referrers import data_registers
 from pytracer.analyze.evidence.lifetime.variables import line_words
 from pytracer.analyze.evidence.operators.operator import find_operator
-from pytracer.analyze.evidence.own_code.arrays import array_words, line_arrays
+from pytracer.analyze.evidence.own_code.arrays import array_words, line_arrays, per_item
 from pytracer.analyze.evidence.own_code.native_bounds import native_bounds
+from pytracer.analyze.evidence.own_code.row_below import row_below
 from pytracer.analyze.evidence.wild.explanation import Explanation
 from pytracer.analyze.platform.instruction import signed
 from pytracer.analyze.view import ProcessView
@@ -87,13 +88,29 @@ class ArrayIndex(Explanation):
 
     def advice(self, view: ProcessView) -> str:
         """See Explanation."""
-        bounds = native_bounds(view)
+        below = self.moved < 0 or (self.index is not None and _wrapped(self.index) != "")
+        way = "goes below 0" if below else "goes past its end"
+        index = f"The index of `{self.array.expression}`, which {line_words(view)} passes, {way}"
+        row = row_below(view, self._elements) if below else None
+        if row is not None:
+            return f"{index}: {row.advice(view)}"
+        bounds = native_bounds(view) if not below else None
         line = f" {bounds.words}" if bounds is not None else ""
-        way = "goes below 0" if self.moved < 0 else "goes past its end"
+        numbers = [item.expression for item in per_item(view, self.array)]
+        if numbers:
+            return (
+                f"{index}: compare {list_words([f'`{name}`' for name in numbers])}, item by item, with its shape and "
+                f"with one another.{line}"
+            )
         return (
-            f"The index of `{self.array.expression}`, which {line_words(view)} passes, {way}: compare the lengths and "
-            f"indices that are passed, of each item of a batch, with its shape.{line}"
+            f"{index}: compare the lengths and indices that are passed, of each item of a batch, with its shape.{line}"
         )
+
+    @property
+    def _elements(self) -> int | None:
+        """From the first element on, where the access was counted from there."""
+        nbytes = self.array.element_bytes
+        return self.moved // nbytes if nbytes and self.pointer == self.array.data else None
 
     @property
     def missing(self) -> str | None:
@@ -102,12 +119,16 @@ class ArrayIndex(Explanation):
 
 
 def _wrapped(index: int) -> str:
-    """`(y - 1) * 450 + 255` with an unsigned `y` of 0 is 450 * 2**32 - 195."""
+    """`(y - 1) * 450 + 255` with an unsigned `y` of 0 is (2**32 - 1) * 450 + 255."""
     times, rest = divmod(index, _HALF)
-    if not 0 < times + 1 < _MOST_TIMES or _HALF - rest >= _LARGEST_REST:
+    times, below = times + 1, _HALF - rest
+    if not 0 < times < _MOST_TIMES or below >= _LARGEST_REST:
         return ""
-    factor = f", times {times + 1}" if times else ""
-    return f" ({f'{times + 1} * ' if times else ''}2**32 - {_HALF - rest}, as an unsigned number below 0 gives{factor})"
+    if times == 1:
+        return f" (2**32 - {below}, as an unsigned number below 0 is)"
+    rows = -(-below // times)
+    more = f" + {rows * times - below}" if rows * times > below else ""
+    return f" ((2**32 - {rows}) * {times}{more}: an unsigned -{rows}, times {times})"
 
 
 def array_index(view: ProcessView) -> ArrayIndex | None:

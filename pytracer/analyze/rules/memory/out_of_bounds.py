@@ -50,9 +50,11 @@ from pytracer.analyze.evidence.operators.operator import (
 )
 from pytracer.analyze.evidence.operators.state_sizes import small_state
 from pytracer.analyze.evidence.operators.unfit_operands import unfit_operands
+from pytracer.analyze.evidence.own_code.arrays import array_from
 from pytracer.analyze.evidence.own_code.expanded import Expanded, behind_evidence, expanded_behind, expanded_tensor
 from pytracer.analyze.evidence.own_code.passed import computed_advice, layout_advice, length_advice, unfit_clause
 from pytracer.analyze.evidence.own_code.ran_into_freed import ran_into_freed
+from pytracer.analyze.evidence.own_code.row_below import row_before_storage
 from pytracer.analyze.evidence.own_code.unfit_memory import unfit_memory
 from pytracer.analyze.evidence.own_code.wrapped_counts import wrapped_count
 from pytracer.analyze.evidence.phrases import (
@@ -208,6 +210,9 @@ def _advice(view: ProcessView, way: ReachedRow | None) -> str:
     if package is not None:
         return package
     count = _count(view)
+    row = row_before_storage(view, count) if way is None else None
+    if row is not None:
+        return row.advice(view)
     by_row = row_advice(view, way)
     if by_row is not None and (count is None or index_advice(find_operator(view), count) is None):
         return by_row
@@ -387,7 +392,8 @@ def _where(view: ProcessView) -> str:
         return "next to a storage"
     size = size_words(place.storage.nbytes)
     held = variable_name(view, place.storage.base)
-    name = place.names[0] if place.names else f"`{held}` ({size})" if held else f"a storage of {size}"
+    name = place.names[0] if place.names else f"`{held}` ({size})" if held else ""
+    name = name or array_from(view, place.storage.base) or f"a storage of {size}"
     way = reached_row(view) if place.names else None
     name += f" {shape_words(way.data.item)}" if way is not None and way.data.name == place.names[0] else ""
     return f"{offset_words(place)} {name}"

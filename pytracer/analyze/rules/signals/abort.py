@@ -68,6 +68,7 @@ from pytracer.analyze.evidence.native.aborts import (
 )
 from pytracer.analyze.evidence.native.cut_archive import cut_archive
 from pytracer.analyze.evidence.native.native_stack import functions
+from pytracer.analyze.evidence.own_code.absurd_length import absurd_length
 from pytracer.analyze.evidence.own_code.borrowed_return import borrowed_return
 from pytracer.analyze.evidence.own_code.checked_write import checked_write
 from pytracer.analyze.evidence.own_code.ended_statics import ended_static
@@ -217,8 +218,10 @@ class Abort:
         caller = _caller(view)
         smashed = smashed_advice(view) if way is _STACK else None
         thrown = into_ctypes(view) or on_own_thread(view) if way.uncaught else None
+        length = absurd_length(view) if way.uncaught else None
         general = (
             smashed
+            or (length.advice if length is not None else None)
             or range_advice(view)
             or of_script(view)
             or thrown
@@ -227,6 +230,7 @@ class Abort:
             or way.advice.replace("{function}", caller or _OWN)
         )
         below = below_words(view, caller) if caller and caller != way.function else ""
+        below += f": {length.summary}" if length is not None else ""
         borrowed = borrowed_return(view)
         if borrowed is not None:
             below = f": {borrowed.summary}"
@@ -257,7 +261,7 @@ class Abort:
             ],
             way.quotes_exception,
             explained=borrowed is not None or way.by_facts,
-            behind=way.behind,
+            behind=Behind.of([], length) if length is not None else way.behind,
         )
 
 

@@ -59,6 +59,7 @@ def view_of(
 def no_operator(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "find_operator", lambda view: None)
     monkeypatch.setattr(module, "native_bounds", lambda view: None)
+    monkeypatch.setattr(module, "row_below", lambda view, index: None)
 
 
 def test_index_that_the_instruction_adds_to_the_first_byte_is_certain(tmp_path: Path) -> None:
@@ -68,6 +69,36 @@ def test_index_that_the_instruction_adds_to_the_first_byte_is_certain(tmp_path: 
     assert (found.verdict_class, found.confidence(view), found.missing) == ("out-of-bounds", "certain", None)
     assert found.clause(view) == ": 700 bytes before `value` [16, 100, 50] float32"
     assert found.advice(view).startswith("The index of `value`, which line 2 passes, goes below 0")
+
+
+def test_advice_has_the_row_before_the_first_one_where_the_source_shows_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+    row = SimpleNamespace(advice=lambda view: "ops.c:9 takes `x[(y - 1) * w]`")
+    monkeypatch.setattr(module, "row_below", lambda view, index: [asked.append(index), row][1])
+    for index, words in ((-175, "goes below 0: ops.c:9 takes"), (10**6, "goes past its end: compare the lengths")):
+        view = view_of(tmp_path, moved=4 * index, index=index)
+        found = array_index(view)
+        assert found is not None and words in found.advice(view)
+    assert asked == [-175]
+
+
+@pytest.mark.parametrize(
+    ("lengths", "words"),
+    [
+        ([("ys", "int32", (16,)), ("xs", "int32", (16,))], "compare `ys` and `xs`, item by item, with its shape"),
+        ([("ys", "int32", (16,)), ("xs", "float32", (16,))], "compare the lengths and indices"),
+        ([("ys", "int32", (16,)), ("xs", "int32", (12,))], "compare the lengths and indices"),
+    ],
+)
+def test_whole_numbers_of_each_item_are_named(lengths: list[Any], words: str, tmp_path: Path) -> None:
+    view = view_of(tmp_path, moved=-700, index=-175, line="kernel.align(value.ctypes.data, ys, xs)")
+    frame = view.crash.python_stack[0]
+    more = (HeldArray(name, 4096, dtype, shape, (4,), frame, 0) for name, dtype, shape in lengths)
+    view.crash.arrays = (*view.crash.arrays, *more)
+    found = array_index(view)
+    assert found is not None and words in found.advice(view)
 
 
 def test_pointer_into_the_middle_may_be_of_another_array(tmp_path: Path) -> None:
@@ -82,9 +113,10 @@ def test_number_that_an_unsigned_subtraction_left_is_taken_apart(tmp_path: Path)
     found = array_index(view)
     assert found is not None
     assert found.clause(view) == (
-        ": index 1932735283005 (450 * 2**32 - 195, as an unsigned number below 0 gives, times 450) leads out of "
-        "`value` [16, 100, 50] float32"
+        ": index 1932735283005 ((2**32 - 1) * 450 + 255: an unsigned -1, times 450) leads out of `value` "
+        "[16, 100, 50] float32"
     )
+    assert "which line 2 passes, goes below 0: " in found.advice(view)
 
 
 def test_other_large_number_is_not_taken_apart(tmp_path: Path) -> None:
