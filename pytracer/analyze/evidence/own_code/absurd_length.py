@@ -73,9 +73,9 @@ class AbsurdLength(msgspec.Struct, frozen=True):
             return f"{made}: look for what that is computed from in what {self.line} passes."
         if self.rows is None or self.index is None:
             return f"{made}. It is `{self.computed}`: look for what these are in what {self.line} passes."
+        of = f". It is `{self.computed}`" if self.computed != self.length else ""
         told = (
-            f"{made}. It is `{self.computed}`: usually `{self.index}` is beyond what `{self.rows}` has, or the numbers "
-            "in that do not go up."
+            f"{made}{of}: usually `{self.index}` is beyond what `{self.rows}` has, or the numbers in that do not go up."
         )
         check = f"let {self.function}() refuse other numbers before it reads `{self.rows}`"
         if self.ids is None:

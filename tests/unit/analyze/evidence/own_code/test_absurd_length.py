@@ -56,9 +56,7 @@ def view_of(
     os.utime(file, (1000, 1000))
     inner = PythonFrame("sample", str(program), 2)
     stack = (inner, PythonFrame("<module>", str(program), 5))
-    tensor = Argument(
-        1, DATA, 256, 0, (256,), 1, "int64", "cpu", 27034, 27289, None, None, None, "variable", strides=(1,)
-    )
+    tensor = Argument(1, DATA, 256, 0, (256,), 1, "int64", "cpu", 27034, 27289, None, None, None, "held", strides=(1,))
     crash = SimpleNamespace(
         arrays=(HeldArray("seeds", DATA, "int64", (256,), (8,), inner, 0),), numbers=(), holders=(),
         arguments=(tensor,) if values else (), python_stack=stack, python_threads=(), native_stack=(), registers={},

@@ -80,8 +80,9 @@ def view_of(
     for at, (name, high) in enumerate(zip(("text_len", "mel_len"), highest or (), strict=False)):
         impl, base = 0x5000 + at, DATA + (8 + at) * 4096
         holders.append(Holder("local", name, base, inner, own=True, elements=8))
-        place = (None, None, None, "variable")
-        arguments.append(Argument(impl, base, 8, 0, (8,), 1, "int64", "cpu", 3, high, *place, strides=(1,)))
+        arguments.append(
+            Argument(impl, base, 8, 0, (8,), 1, "int64", "cpu", 3, high, None, None, None, "held", strides=(1,))
+        )
     crash = SimpleNamespace(
         arrays=tuple(arrays), numbers=(), holders=tuple(holders), arguments=tuple(arguments), python_stack=stack,
         python_threads=(), native_stack=(), registers={}, memory=(), handled=None, mappings=(), values=(), threads=(),

@@ -76,7 +76,12 @@ def test_advice_has_the_row_before_the_first_one_where_the_source_shows_it(
 ) -> None:
     asked: list[Any] = []
     row = SimpleNamespace(advice=lambda view: "ops.c:9 takes `x[(y - 1) * w]`")
-    monkeypatch.setattr(module, "row_below", lambda view, index: [asked.append(index), row][1])
+
+    def known(view: Any, index: int | None) -> Any:
+        asked.append(index)
+        return row
+
+    monkeypatch.setattr(module, "row_below", known)
     for index, words in ((-175, "goes below 0: ops.c:9 takes"), (10**6, "goes past its end: compare the lengths")):
         view = view_of(tmp_path, moved=4 * index, index=index)
         found = array_index(view)
