@@ -17,7 +17,7 @@ from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.failing.line import FailingLine, failing_line
 from pytracer.analyze.evidence.failing.not_finite.hazard import WEAK, Hazard
 from pytracer.analyze.evidence.failing.not_finite.made import samples
-from pytracer.analyze.evidence.failing.not_finite.reach import Part, parts_of
+from pytracer.analyze.evidence.failing.not_finite.reach import Part, parts_of, values_read
 from pytracer.analyze.evidence.failing.not_finite.weights import (
     MOST_LINES,
     hazard_advice,
@@ -60,15 +60,23 @@ def makers_of(snapshot: Snapshot, frames: Sequence[PythonFrame], name: str, line
         snapshot: A process that ran these lines.
         frames: Of the program, innermost first; the first one is of the function that has the variable.
         name: The variable.
-        line: That reads it.
+        line: That reads it: what a later line computes is none of them.
     """
     at = failing_line(snapshot, ExceptionReport(), frames)
     spot = at.slice.spot(0) if at is not None else None
     if at is None or spot is None:
         return ""
-    read = ast.copy_location(ast.Name(name, ast.Load()), ast.Pass(lineno=line, col_offset=0))
-    found = hazards_of(at, [Part(read, structs.replace(spot, line=line))], lambda item: not item.backward)
-    return hazard_advice(at, found) if found and found[0].weight != WEAK else ""
+    for roots in (values_read(at, name, structs.replace(spot, line=line)), _loaded(at)):
+        found = hazards_of(at, roots, lambda item: not item.backward)
+        if found and found[0].weight != WEAK:
+            return hazard_advice(at, found)
+    return ""
+
+
+def _loaded(at: FailingLine) -> list[Part]:
+    """What the program's datasets return, where it makes a DataLoader."""
+    calls = (item for tree in at.files.values() for item in nodes_of(tree) if isinstance(item, ast.Call))
+    return samples(at) if any(called_name(item) == "DataLoader" for item in calls) else []
 
 
 def _hazards(at: FailingLine) -> list[Hazard]:

@@ -347,3 +347,31 @@ def test_line_that_makes_the_value_that_is_not_finite(by: str, named: bool, run:
     assert summary(report).endswith("left out a call of line 12 by line 10 (`if torch.isnan(loss):`).")
     assert advice(report).startswith("`loss` was not finite on rank 0 alone")
     assert (f"Line 9 divides by `{by}`, which may be 0" in advice(report)) == named
+
+
+@pytest.mark.parametrize(
+    ("behind", "named"),
+    [
+        ("loss = loss / batch.sum()", False),  # the next round gives a new one
+        ("self.total = loss / batch.sum()", False),
+        ("kept = loss / batch.sum()", True),  # which is added again
+    ],
+)
+def test_line_behind_the_test_did_not_make_the_value(behind: str, named: bool, run: Path) -> None:
+    """What the `if` asks about was there before, unless the loop carries it."""
+    first = "loss = self.net(batch) + kept" if named else "loss = self.net(batch)"
+    source = PROGRAM.replace("loss = self.step(batch)", first).replace("loss.backward()", f"loss.backward(); {behind}")
+    said = advice(reported(run, source.replace("if loss is None:", "if torch.isnan(loss):")))
+    assert said.startswith("`loss` was not finite on rank 0 alone")
+    assert ("Line 12 divides by `batch.sum()`, which may be 0" in said) is named
+
+
+@pytest.mark.parametrize("loaded", [True, False])
+def test_dataset_of_a_loader_may_have_made_the_value(loaded: bool, run: Path) -> None:
+    """Where no line between can: what it returns for a sample."""
+    source = PROGRAM.replace("if loss is None:", "if torch.isnan(loss):") + (
+        "class Rows:\n    def __getitem__(self, i):\n        x = self.rows[i]\n"
+        "        x = (x - x.mean()) / x.std()\n        return x\n"
+    )
+    said = advice(reported(run, source if loaded else source.replace("DataLoader(", "batches(")))
+    assert ("Line 23 divides by `x.std()`, which may be 0" in said) is loaded

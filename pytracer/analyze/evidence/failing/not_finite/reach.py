@@ -17,7 +17,15 @@ from pytracer.analyze.evidence.slicing.spots import END, Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
-from pytracer.analyze.evidence.syntax.scopes import class_around, class_named, function_named, is_parameter, own_nodes
+from pytracer.analyze.evidence.syntax.reaching import ENTRY, UNKNOWN, places_that_bind, reaching
+from pytracer.analyze.evidence.syntax.scopes import (
+    class_around,
+    class_named,
+    function_named,
+    is_parameter,
+    own_nodes,
+    statement_at,
+)
 
 _MOST = 240
 _OF_TENSORS = frozenset(
@@ -38,7 +46,7 @@ def parts_of(
 ) -> Iterator[Part]:
     """The expression itself first; what makes a variable that is `known` to be finite is left out."""
     waiting, seen = deque([(node, spot)]), set[tuple[int, int]]()
-    items: dict[tuple[int, int], ast.AST] = {}
+    items: dict[tuple[int, int | None], ast.AST] = {}
     while waiting and len(seen) < _MOST:
         node, spot = waiting.popleft()
         key = (id(node), id(spot.scope))
@@ -59,12 +67,35 @@ def parts_of(
             if known is not None and known(name, spot):
                 continue
             for value, place, index in values_held(at, name, spot):
-                if index is None or not isinstance(value, ast.expr):
-                    waiting.append((value, place))
-                else:
-                    made = ast.Subscript(value, ast.Constant(index), ast.Load())
-                    made = ast.fix_missing_locations(ast.copy_location(made, value))
-                    waiting.append((items.setdefault((id(value), index), made), place))
+                waiting.append((items.setdefault((id(value), index), _held(value, index)), place))
+
+
+def _held(value: ast.AST, index: int | None) -> ast.AST:
+    """`f()[1]`, of `a, b = f()`."""
+    if index is None or not isinstance(value, ast.expr):
+        return value
+    made = ast.Subscript(value, ast.Constant(index), ast.Load())
+    return ast.fix_missing_locations(ast.copy_location(made, value))
+
+
+def values_read(at: FailingLine, name: str, spot: Spot) -> list[Part]:
+    """What a variable can be at a line: not what a later line gives it, where no loop leads back."""
+    ways = reaching(spot.scope, name, spot.line, None)
+    if ways is None or UNKNOWN in ways:
+        ways = frozenset(places_that_bind(spot.scope, name))
+    lost = {*places_that_bind(spot.scope, name)} - ways
+    found = [
+        Part(_held(value, index), place)
+        for value, place, index in values_held(at, name, spot)
+        if place.scope is not spot.scope or _line_of_statement(place) not in lost
+    ]
+    step = at.slice.argument(name, spot) if ENTRY in ways and is_parameter(spot.scope, name) else None
+    return [*found, Part(*step)] if step is not None else found
+
+
+def _line_of_statement(spot: Spot) -> int:
+    statement = statement_at(spot.tree, spot.line)
+    return statement.lineno if statement is not None else spot.line
 
 
 def _tuple_item(at: FailingLine, node: ast.AST, spot: Spot) -> tuple[ast.AST, Spot] | None:
