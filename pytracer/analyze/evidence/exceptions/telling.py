@@ -23,6 +23,10 @@ _NOISE = Pattern(
     r"|(?: because of the following error)? \(look up to see its traceback\)",
     re.MULTILINE,
 )
+_SAVED = Pattern(  # of autograd: the tensor shorter, without versions and hint
+    r"(?<=inplace operation): \[torch\.[\w.]*Tensor (\[[\d, ]*\])\](?:, which is (output \d+ of \w+))?, is at version "
+    r"\d+; expected version \d+ instead\.(?: Hint: [^\n]*)?"
+)
 _BACKTRACE = Pattern(r"^(?:Exception raised from |C\+\+ CapturedTraceback:|frame #0: )", re.MULTILINE)
 _WRAPPED = 4  # lines of a sentence
 _LINES, _LONGEST, _HEAD = 80, 400, 70
@@ -66,7 +70,7 @@ _ANNOUNCES = Pattern(
 def telling_words(message: str | None) -> str:
     """The message in a line of the headline."""
     text = _BACKTRACE.split(without_styling(message or ""), maxsplit=1)[0].strip()
-    text = torchscript_error(text) or text
+    text = _SAVED.sub(lambda found: f": {found[2] or 'a tensor'} {found[1]}", torchscript_error(text) or text)
     statements = _statements(_NOISE.sub("", text).strip())
     if not statements:
         return ""

@@ -14,6 +14,7 @@ from pytracer.analyze.evidence.failing.autograd.changed_weights import changed_w
 from pytracer.analyze.evidence.failing.autograd.functions import function_subject, of_function
 from pytracer.analyze.evidence.failing.autograd.graphs import autograd_line, carried_subject
 from pytracer.analyze.evidence.failing.autograd.hooked_outputs import hooked_output, hooked_subject
+from pytracer.analyze.evidence.failing.autograd.in_place import in_place_subject
 from pytracer.analyze.evidence.failing.autograd.kept_results import copied_result, copied_subject
 from pytracer.analyze.evidence.failing.autograd.modes_of_threads import gradients_of_thread
 from pytracer.analyze.evidence.failing.autograd.outside_of_graphs import outside_of_graph
@@ -46,6 +47,7 @@ from pytracer.analyze.evidence.failing.processes.between_ranks import (
 from pytracer.analyze.evidence.failing.processes.called_commands import failed_command, failed_command_subject
 from pytracer.analyze.evidence.failing.processes.ended_senders import joined_senders
 from pytracer.analyze.evidence.failing.processes.handler_errors import raised_by_handler, raised_by_handler_subject
+from pytracer.analyze.evidence.failing.processes.gathered_sizes import gathered_sizes
 from pytracer.analyze.evidence.failing.processes.kept_weights import freed_weight, freed_weight_subject
 from pytracer.analyze.evidence.failing.processes.made_by_one import made_by_one, made_by_one_subject
 from pytracer.analyze.evidence.failing.processes.none_by_rank import by_rank_subject, none_by_rank
@@ -187,6 +189,7 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
     whole_state,
     message_to_itself,
     no_object_list,
+    gathered_sizes,
     mesh_too_large,
     differing_model,
     made_by_one,
@@ -375,6 +378,7 @@ _SUBJECTS = (
     empty_subject,
     key_subject,
     one_sample_subject,
+    in_place_subject,
 )
 
 _BEHIND = (dropped_library_behind, itself_behind, unprepared_behind, own_group_behind, full_disk_behind)

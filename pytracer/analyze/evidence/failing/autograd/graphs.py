@@ -19,7 +19,7 @@ from pytracer.analyze.evidence.failing.autograd.graph_lines import (
     lines_on_the_way,
     plain_statements,
 )
-from pytracer.analyze.evidence.failing.autograd.in_place import changed_in_place
+from pytracer.analyze.evidence.failing.autograd.in_place import IN_PLACE, changed_in_place
 from pytracer.analyze.evidence.failing.autograd.prepared_graphs import prepared_graph
 from pytracer.analyze.evidence.failing.autograd.shared_graphs import shared_graph
 from pytracer.analyze.evidence.failing.expressions import source
@@ -30,7 +30,6 @@ from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.scopes import function_named, own_nodes
 
 _NO_GRAPH = "does not require grad and does not have a grad_fn"
-_IN_PLACE = "modified by an inplace operation"
 _UNUSED = "appears to not have been used in the graph"
 _HOOK = Pattern(r"hook '([\w.]+)' has changed the (?:size|type) of value")
 _BOTH = 2  # a result, and by what
@@ -46,7 +45,7 @@ def autograd_line(at: FailingLine) -> str | None:
         if found is None:
             at.named.clear()  # of what does not hold
         return found or _of_object_or_data(at)[0]
-    if _IN_PLACE in at.message:
+    if IN_PLACE in at.message:
         return stepped_in_loop(at) or changed_in_place(at)
     if _UNUSED in at.message:
         return _independent(at)

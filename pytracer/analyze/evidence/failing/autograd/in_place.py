@@ -24,6 +24,7 @@ from pytracer.analyze.evidence.syntax.names import holds, variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import Scope, class_around, scope_of, spans_body, statement_at
 
+IN_PLACE = "modified by an inplace operation"
 _WEIGHT = Pattern(r"output 0 of (?:T|AsStrided|Transpose|Permute|Accumulate)(?:Backward0|Grad)?,")
 _OUTPUT = Pattern(r"which is output \d+ of \w+")
 _APART = frozenset({"data", "grad", "init"})
@@ -39,8 +40,7 @@ def changed_in_place(at: FailingLine) -> str | None:
     found = may_change(at)
     if not found or len(found) > _MOST:
         return None
-    own = all(file == at.frame.file for file, _ in found)
-    listed = " and ".join(f"{at.in_file(*key)} (`{text}`)" for key, text in sorted(found.items(), key=_order(at)))
+    own, listed = all(file == at.frame.file for file, _ in found), _listed(at, found)
     lines = (
         f"In this file {listed}"
         if own
@@ -64,6 +64,18 @@ def changed_in_place(at: FailingLine) -> str | None:
         f"{lines} {only}, and backward() still needs what was there: write it so that it "
         "makes a new one (`x = x + y`, `x.relu()`, torch.where, clone() before)."
     )
+
+
+def in_place_subject(at: FailingLine) -> str | None:
+    """For the headline, which has the tensor before: `line 40 (...) and line 41 (...) seem to change it in place`."""
+    found = may_change(at) if IN_PLACE in at.message else {}
+    if not 0 < len(found) <= _MOST or _changes_of_parameters(at):
+        return None
+    return f"{_listed(at, found)} {'seem' if len(found) > 1 else 'seems'} to change it in place"
+
+
+def _listed(at: FailingLine, found: dict[tuple[str, int], str]) -> str:
+    return " and ".join(f"{at.in_file(*key)} (`{text}`)" for key, text in sorted(found.items(), key=_order(at)))
 
 
 def _named(at: FailingLine, number: int, text: str) -> str:
