@@ -10,6 +10,8 @@ from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.numbers import whole_number
 from pytracer.analyze.evidence.failing.stored.misread_ids import misread_ids
+from pytracer.analyze.evidence.failing.tensors.chosen_rows import chosen_row
+from pytracer.analyze.evidence.failing.tensors.drawn_indices import drawn_index
 from pytracer.analyze.evidence.failing.tensors.grown_tables import grown_table
 from pytracer.analyze.evidence.failing.tensors.positions import too_many_places
 from pytracer.analyze.evidence.failing.usage.settings import by_constants
@@ -30,7 +32,7 @@ def row_beyond(at: FailingLine, found: re.Match[str]) -> str | None:
     layer = at.layer
     rows = layer.options.get("num_embeddings") if layer is not None and layer.kind == "Embedding" else None
     if layer is None or rows is None:
-        return None
+        return chosen_row(at)
     values = _VALUES.search(at.values.get(f"input of {layer.name}", ""))
     passed = at.passed("its input")
     table = f"`{layer.name}`{at.came(layer.name)} has {rows} rows, 0 to {rows - 1}"
@@ -40,6 +42,9 @@ def row_beyond(at: FailingLine, found: re.Match[str]) -> str | None:
     if low < 0:
         marker = 'a marker for padding or "ignore"'
         return f"{table}, and `{passed}` has {low}: {marker}. Replace it by a real row (padding_idx)."
+    drawn = drawn_index(at, rows, high)
+    if drawn is not None:
+        return f"{table}, and `{passed}` reaches {high}{drawn}"
     grown = grown_table(at, layer.name, rows, high)
     if grown is not None:
         return f"{table}, and `{passed}` reaches {high}, as {grown.why(at)}. {grown.advice(at)}"

@@ -40,7 +40,7 @@ _CHANNELS = Pattern(r"expected input(\[[\d, ]+\]) to have (\d+) channels, but go
 _STACK = Pattern(
     r"stack expects each tensor to be equal size, but got (\[[\d, ]*\]) at entry 0 and (\[[\d, ]*\]) at entry (\d+)"
 )
-_RANGE = Pattern(r"index out of range in self|Target (-?\d+) is out of bounds")
+_RANGE = Pattern(r"index out of range in self|INDICES element is out of DATA bounds|Target (-?\d+) is out of bounds")
 _INDEX = Pattern(r"index (-?\d+) is out of bounds for (?:dimension|axis) (\d+) with size (\d+)")
 _MASK = Pattern(r"mask (\[[\d, ]*\]) at index \d+ does not match the shape of the indexed tensor (\[[\d, ]*\])")
 _GRADIENT = Pattern(
