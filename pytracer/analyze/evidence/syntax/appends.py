@@ -144,11 +144,11 @@ def _wanted(loop: EndlessLoop) -> tuple[ast.expr, ast.expr, str] | None:
         size, enough = enough, size
     elif not isinstance(test.ops[0], (ast.Lt, ast.LtE)):
         return None
-    whole = _sized(size)
+    whole = sized(size)
     return (size, enough, whole.id) if isinstance(whole, ast.Name) and whole.id not in names_read(enough) else None
 
 
-def _sized(node: ast.expr) -> ast.expr | None:
+def sized(node: ast.expr) -> ast.expr | None:
     """`x` of `len(x)`, `x.shape[0]`, `x.size(0)`, `x.numel()`."""
     if isinstance(node, ast.Call):
         func, plain = node.func, not node.keywords
@@ -229,7 +229,7 @@ def _source(made: ast.expr) -> tuple[ast.expr, ast.expr, bool] | None:
         first = made.args[1]
     elif name not in _AS_MANY | _ALL_OF or len(made.args) != 1:
         return None
-    of = _sized(first)
+    of = sized(first)
     if of is not None:
         return (of, first, False) if _is_plain(of) else None
     if name in _AS_MANY - _ALL_OF or name == "sample":

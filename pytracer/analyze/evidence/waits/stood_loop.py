@@ -40,6 +40,7 @@ from pytracer.analyze.evidence.syntax.unbounded import (
 from pytracer.analyze.evidence.waits.empty_appends import empty_append
 from pytracer.analyze.evidence.waits.empty_passes import empty_pass
 from pytracer.analyze.evidence.waits.endless_work import endless_work
+from pytracer.analyze.evidence.waits.empty_removals import empty_removal
 from pytracer.analyze.evidence.waits.quiet import Pause, pause_of
 from pytracer.analyze.evidence.waits.slow_regex import slow_regex
 from pytracer.analyze.evidence.waits.waits import (
@@ -154,6 +155,10 @@ def stood_loop(view: ProcessView) -> StoodLoop | None:
     work = endless_work(view, stack, frames, blocked=asleep and pause is not None)
     if work is not None:
         return StoodLoop(work.frame, frames[0], pause, work.line, work.head, work.reason)
+    kept = (empty_removal(view, item, _values(view, stack, item)) for item in (frames if not asleep else ()))
+    for shown in kept:
+        if shown is not None and shown.reason.idle:
+            return StoodLoop(shown.frame, frames[0], pause, shown.loop.lineno, head_of(shown.loop), shown.reason)
     if pause is None:
         return None
     found = _search(view, frames, pause, asleep=asleep)
@@ -258,6 +263,9 @@ def _innermost(view: ProcessView, frame: PythonFrame, *, called: bool) -> tuple[
     elif reason is not None and reason.by_others and isinstance(loop, ast.While):
         reason = flag_reason(view, loop.test, frame) or reason
     return loop, reason or may_stand(scope, loop, _values(view, main_stack(view), frame))
+    values = _values(view, main_stack(view), frame)
+    removes = empty_removal(view, frame, values) if reason is None else None
+    return loop, reason or (removes.reason if removes is not None else may_stand(scope, loop, values))
 
 
 def loop_reason(view: ProcessView) -> tuple[Reason, str] | None:
