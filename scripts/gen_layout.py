@@ -125,6 +125,7 @@ def numbers() -> str:
         f'ON_FETCH = "{schema.ON_FETCH}"',
         f'ON_PUT = "{schema.ON_PUT}"',
         f'ON_TASK = "{schema.ON_TASK}"',
+        f'ON_PRINT = "{schema.ON_PRINT}"',
         "# schema.Level by the words of --level and PYTRACER_LEVEL, the least first.",
         "LEVELS = {" + ", ".join(f'"{member.name.lower()}": {int(member)}' for member in schema.Level) + "}",
     ]

@@ -7,6 +7,7 @@ TEXT_RECORD_BYTES = 112
 ON_FETCH = "fetch"
 ON_PUT = "put"
 ON_TASK = "task"
+ON_PRINT = "print"
 # schema.Level by the words of --level and PYTRACER_LEVEL, the least first.
 LEVELS = {"light": 0, "default": 1, "ops": 2}
 

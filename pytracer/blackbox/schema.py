@@ -50,6 +50,8 @@ ON_FETCH = "fetch"
 ON_PUT = "put"
 # The same of a task of concurrent.futures: its Future keeps the exception until somebody asks for the result.
 ON_TASK = "task"
+# The same of a worker process that caught the exception and printed it, or made its text.
+ON_PRINT = "print"
 REQUEST_VALUE = 0x70795472
 JOURNAL_FIRST = 8  # offset of the first entry: id 0 means unknown
 

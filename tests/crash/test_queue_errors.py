@@ -1,4 +1,4 @@
-"""What a multiprocessing queue could not send, and what a Future keeps, is recorded, and is no death by itself."""
+"""What a queue could not send, a Future keeps, or a worker prints is recorded, and is no death by itself."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pytracer.blackbox.schema import ON_PUT, ON_TASK
+from pytracer.blackbox.schema import ON_PRINT, ON_PUT, ON_TASK
 from pytracer.decode.types.journal import UncaughtException
 from tests.conditions import needs_native
 from tests.support.crash import traced_run
@@ -106,3 +106,46 @@ def test_thread_that_calls_the_hook_again_and_again_fills_no_recording(tmp_path:
     seen = [fact.data.type for box in done.boxes for fact in box.recorded(UncaughtException)]
     assert seen == ["OSError"] * 8 + ["ValueError"]
     assert "raised ValueError: the end" in summary(done.report)
+
+
+PRINTS = """\
+import logging
+import sys
+import traceback
+import torch
+import torch.multiprocessing as mp
+
+def work(stop, how):
+    try:
+        raise ValueError("bad row")
+    except ValueError:
+        if how == "logging":
+            logging.exception("worker failed")
+        else:
+            getattr(traceback, how)()
+        stop.set()
+
+if __name__ == "__main__":
+    try:
+        int("x")
+    except ValueError:
+        traceback.print_exc()
+    stop = mp.get_context("fork").Event()
+    worker = mp.get_context("fork").Process(target=work, args=(stop, sys.argv[1]))
+    worker.start()
+    worker.join()
+    if stop.is_set():
+        raise RuntimeError("a worker failed")
+"""
+
+
+@pytest.mark.parametrize("how", ["print_exc", "format_exc", "logging"])
+def test_exception_that_a_worker_prints_is_recorded(how: str, tmp_path: Path) -> None:
+    """It is why the program's check fails; what the program itself prints is not noted."""
+    program = tmp_path / "train.py"
+    program.write_text(PRINTS, encoding="utf-8")
+    done = traced_run(sys.executable, program, how, run=tmp_path / "run")
+    seen = [fact.data for box in done.boxes for fact in box.recorded(UncaughtException)]
+    assert [item.message for item in seen if item.on_its_way == ON_PRINT] == ["bad row"]
+    assert verdict(done.report) == ("python-exception", "certain")
+    assert "had failed before with ValueError: bad row at train.py:9 in work" in summary(done.report)

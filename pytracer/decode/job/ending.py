@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pytracer._library_files import of_multiprocessing
-from pytracer.blackbox.schema import ON_FETCH, ON_PUT, ON_TASK
+from pytracer.blackbox.schema import ON_FETCH, ON_PRINT, ON_PUT, ON_TASK
 from pytracer.decode.job.roles import Standing
 from pytracer.decode.types.host_counters import SeenProcess, Usage, Witness
 from pytracer.decode.types.journal import Fact, Rank, SeenSignal, UncaughtException, Wait
@@ -233,7 +233,7 @@ def _exception(s: Snapshot) -> Fact[UncaughtException] | None:
     With the time when it was first seen, which may be long before it reached the top: `finally` runs in between.
     """
     facts = s.recorded(UncaughtException)
-    handed = (ON_FETCH, ON_PUT, ON_TASK)
+    handed = (ON_FETCH, ON_PUT, ON_TASK, ON_PRINT)
     own = [f for f in facts if f.mono_ns >= s.created_mono_ns and f.data.on_its_way not in handed and not _goes_on(f)]
     main = [f for f in own if f.data.thread in (None, "MainThread")]
     candidates = main or own

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from pytracer._library_files import counted_as_program
 from pytracer._started_package import is_file_of_user, started_package
-from pytracer.blackbox.numbers import ON_FETCH, ON_PUT, ON_TASK, Entry
+from pytracer.blackbox.numbers import ON_FETCH, ON_PRINT, ON_PUT, ON_TASK, Entry
 from pytracer.record.bootstrap.dynamo import unseen
 from pytracer.record.bootstrap.import_hook import when_imported
 from pytracer.record.bootstrap.patches import Patches
@@ -105,6 +105,7 @@ def _wrap_processes(box: Core, hook: Callable[..., object]) -> None:
             if current_process() is not self:  # the program calls it itself, in another process
                 return run(self, *args, **keywords)
             _write_name(box, self.name)
+            _note_printed(box)
             try:
                 return run(self, *args, **keywords)
             except Exception as error:  # multiprocessing prints it and exits with 1; excepthook is not called
@@ -156,6 +157,16 @@ def _write_name(box: Core, name: str) -> None:
         box.journal(Entry.DOING, {"kind": "name", "text": f"multiprocessing process {name}"[:MESSAGE_CHARACTERS]})
 
 
+def _note_printed(box: Core) -> None:
+    """Of a worker, which may catch and print why it ends."""
+    try:
+        from pytracer.record.torch import printed  # not before: only workers need it
+
+        printed.install(box)
+    except Exception:
+        box.lib.pytracer_count_hook_error()
+
+
 def uninstall() -> None:
     """Restores what is still ours."""
     global _installed, _previous
@@ -163,6 +174,9 @@ def uninstall() -> None:
         sys.excepthook = _previous
     _installed = _previous = None
     _patches.put_back()
+    printed = sys.modules.get("pytracer.record.torch.printed")
+    if printed is not None:
+        printed.uninstall()
 
 
 @unseen
@@ -183,7 +197,11 @@ def write(
     try:
         with room_for_files(error), _program_is_known(trace):
             _write(box, error, trace, on_its_way, seen)
-        if on_its_way not in (ON_PUT, ON_TASK):  # those may reach the top later, or their address be another one's
+        if on_its_way not in (
+            ON_PUT,
+            ON_TASK,
+            ON_PRINT,
+        ):  # those may reach the top later, or their address be another one's
             box.lib.pytracer_exception_recorded(
                 recorded
             )  # on its way to the default hook the core would record it, too

@@ -15,6 +15,7 @@ from pytracer.analyze.evidence.cuda.shared_devices import shared_device
 from pytracer.analyze.evidence.exceptions.chains import Chain, as_uncaught, chain_of, found_its_way, original
 from pytracer.analyze.evidence.exceptions.done_by_all import done_by_all
 from pytracer.analyze.evidence.exceptions.ended_senders import ended_sender
+from pytracer.analyze.evidence.exceptions.failed_workers import failed_worker
 from pytracer.analyze.evidence.exceptions.name_origins import meant_words, origin_words
 from pytracer.analyze.evidence.exceptions.own_keys import own_key
 from pytracer.analyze.evidence.exceptions.raisers import Raiser, failed_sample, raiser
@@ -191,7 +192,8 @@ def explanation_of(job: JobView, told: Told) -> Explanation:
         unfinished = unfinished_file(job, view, snapshot, own, view.exception_stack)
         if unfinished is not None:
             return Explanation(unfinished.advice, unfinished.subject, together=True, behind=unfinished.behind)
-        return explained(snapshot, reason_within(own), view.exception_stack)
+        worker = failed_worker(job, view)
+        return worker if worker is not None else explained(snapshot, reason_within(own), view.exception_stack)
     if origin is None:  # a pool's process: what its text has, and the source
         report = ExceptionReport(type=first.type, message=first.message)
         stack = [item for item in (first.innermost, first.frame) if item is not None]

@@ -41,6 +41,7 @@ _ASKS = ("exists", "isfile", "is_file")
 _CUT = Pattern(
     r"^EOFError|Ran out of input|truncated|zip archive|BadZip|MetadataIncomplete|HeaderToo|InvalidHeader"
     r"|cannot reshape array|No data left in file|[Uu]nexpected EOF|read all data|invalid load key"
+    r"|mmap length is greater than file size"
 )
 
 

@@ -10,6 +10,7 @@ from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.processes.handlers import failed_tries, head_of_handler
 from pytracer.analyze.evidence.failing.usage.emptied import is_empty
 from pytracer.analyze.evidence.failing.usage.missed_lines import missed
+from pytracer.analyze.evidence.failing.usage.liveness import asks_for_worker
 from pytracer.analyze.evidence.failing.usage.settings import whence
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name
@@ -75,7 +76,7 @@ def _tried(item: ast.Try) -> str:
 
 def _checked(at: FailingLine, test: ast.AST, words: str, line: int) -> str | None:
     names = [name for name in names_in(test) if name in at.values][:_MOST]
-    if not names:
+    if not names or asks_for_worker(test):
         return None
     told = ", ".join(f"`{name}`{at.came(name)} is {_value(at.values[name])}" for name in names)
     return f"{words}: {told}. Correct the one that is not what {at.here(line)} expects, where it is made."
