@@ -30,6 +30,7 @@ from pytracer.analyze.collectives.rounds import (
     site_words,
     skipped_words,
 )
+from pytracer.analyze.collectives.unreduced_gradients import unreduced_gradients
 from pytracer.analyze.collectives.ways import Side, way_to
 from pytracer.analyze.deaths.attribution import views_of
 from pytracer.analyze.evidence.syntax.loops import LOOPS
@@ -84,6 +85,9 @@ def at_other_lines(job: JobView, match: GroupMatch, found: Mismatch) -> LeftOut 
         at = place_of(found.variants[0].call)
         words = frozen.words_in(at.file if at is not None else None)
         return LeftOut(f"{words}: a rank on which it ran does not reduce that bucket", frozen.advice)
+    unreduced = unreduced_gradients(match, pair)
+    if unreduced is not None:
+        return LeftOut(unreduced.subject, unreduced.advice)
     counts = _counts(match, pair)
     if counts is None:
         return parted

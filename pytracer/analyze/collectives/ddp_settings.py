@@ -46,7 +46,7 @@ def differing_option(
     first: ProcessView, mine: Collective, second: ProcessView, theirs: Collective
 ) -> DifferingOption | None:
     """The first that has an effect, where DDP itself called one of two collectives that do not match."""
-    if not (_is_of_ddp(first, mine) or _is_of_ddp(second, theirs)):
+    if not (is_of_ddp(first, mine) or is_of_ddp(second, theirs)):
         return None
     others = {item.module: item for item in _modules(second)}
     hooks = _hooks(first), _hooks(second)
@@ -64,7 +64,7 @@ def differing_option(
     return None
 
 
-def _is_of_ddp(view: ProcessView, call: Collective) -> bool:
+def is_of_ddp(view: ProcessView, call: Collective) -> bool:
     """By the file that called it, or by the line: that which wraps a module calls nothing else."""
     if call.python is not None and _OF_DDP.search(call.python.file):
         return True
