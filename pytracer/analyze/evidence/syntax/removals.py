@@ -111,14 +111,18 @@ def removal_of(scope: Scope, loop: EndlessLoop) -> Removal | None:
         node,
         whole,
         kept,
-        next((item.id for item in nodes_of(kept) if isinstance(item, ast.Name) and item.id != whole), None)
-        if not isinstance(node.value, ast.ListComp)
-        else None,
+        _mask_of(kept),
         _first(loop, whole),
         not any(isinstance(op, ORDERS) for item in tests for op in item.ops),
         any(isinstance(item, ast.Call) and RANDOM.search(ast.unparse(item.func)) for item in body_of(loop)),
         any(_OVERLAPS.search(item) for item in (*read, ast.unparse(condition), whole)),
     )
+
+
+def _mask_of(kept: ast.expr) -> str | None:
+    """`hit` of `boxes[~hit]`."""
+    plain = kept.operand if isinstance(kept, ast.UnaryOp) and isinstance(kept.op, ast.Invert) else kept
+    return plain.id if isinstance(plain, ast.Name) else None
 
 
 def _asked(loop: EndlessLoop) -> str | None:

@@ -22,6 +22,7 @@ from pytracer.analyze.evidence.syntax.iterations import counted_up
 from pytracer.analyze.evidence.syntax.loops import loops_around
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.outcomes import ValueOf
+from pytracer.analyze.evidence.syntax.removals import removal_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of
 from pytracer.analyze.evidence.syntax.standing_steps import may_stand, standing_steps
 from pytracer.analyze.evidence.syntax.unbounded import (
@@ -264,8 +265,10 @@ def _innermost(view: ProcessView, frame: PythonFrame, *, called: bool) -> tuple[
         reason = flag_reason(view, loop.test, frame) or reason
     return loop, reason or may_stand(scope, loop, _values(view, main_stack(view), frame))
     values = _values(view, main_stack(view), frame)
-    removes = empty_removal(view, frame, values) if reason is None else None
-    return loop, reason or (removes.reason if removes is not None else may_stand(scope, loop, values))
+    if removal_of(scope, loop) is not None:
+        removes = empty_removal(view, frame, values)
+        return loop, removes.reason if removes is not None else None
+    return loop, reason_of(scope, loop, line) or may_stand(scope, loop, values)
 
 
 def loop_reason(view: ProcessView) -> tuple[Reason, str] | None:

@@ -71,6 +71,12 @@ def test_passes_that_remove_something_are_work(run: Path) -> None:
     assert "for ever" not in summary(found) and "makes `boxes` shorter" not in summary(found)
 
 
+def test_mask_is_no_link_that_the_loop_follows(run: Path) -> None:
+    source = MERGES.replace("boxes[~merged]", "boxes[torch.logical_not(merged)]")
+    source = source.replace("        boxes[0, :4] = boxes[merged].mean(0)\n", "")
+    assert "follows" not in summary(merging(run, [28 * (90 - number) for number in range(60)], source=source))
+
+
 def test_passes_that_are_not_recorded_may_remove_nothing(run: Path) -> None:
     """What the loop could do is told, as a possibility."""
     found = merging(run, [28] * 8)
