@@ -197,11 +197,8 @@ def write(
     try:
         with room_for_files(error), _program_is_known(trace):
             _write(box, error, trace, on_its_way, seen)
-        if on_its_way not in (
-            ON_PUT,
-            ON_TASK,
-            ON_PRINT,
-        ):  # those may reach the top later, or their address be another one's
+        # Those may reach the top later, or their address be another one's.
+        if on_its_way not in (ON_PUT, ON_TASK, ON_PRINT):
             box.lib.pytracer_exception_recorded(
                 recorded
             )  # on its way to the default hook the core would record it, too

@@ -46,8 +46,8 @@ from pytracer.analyze.evidence.failing.processes.between_ranks import (
 )
 from pytracer.analyze.evidence.failing.processes.called_commands import failed_command, failed_command_subject
 from pytracer.analyze.evidence.failing.processes.ended_senders import joined_senders
-from pytracer.analyze.evidence.failing.processes.handler_errors import raised_by_handler, raised_by_handler_subject
 from pytracer.analyze.evidence.failing.processes.gathered_sizes import gathered_sizes
+from pytracer.analyze.evidence.failing.processes.handler_errors import raised_by_handler, raised_by_handler_subject
 from pytracer.analyze.evidence.failing.processes.kept_weights import freed_weight, freed_weight_subject
 from pytracer.analyze.evidence.failing.processes.made_by_one import made_by_one, made_by_one_subject
 from pytracer.analyze.evidence.failing.processes.none_by_rank import by_rank_subject, none_by_rank

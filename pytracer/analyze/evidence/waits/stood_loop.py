@@ -40,8 +40,8 @@ from pytracer.analyze.evidence.syntax.unbounded import (
 )
 from pytracer.analyze.evidence.waits.empty_appends import empty_append
 from pytracer.analyze.evidence.waits.empty_passes import empty_pass
-from pytracer.analyze.evidence.waits.endless_work import endless_work
 from pytracer.analyze.evidence.waits.empty_removals import empty_removal
+from pytracer.analyze.evidence.waits.endless_work import endless_work
 from pytracer.analyze.evidence.waits.quiet import Pause, pause_of
 from pytracer.analyze.evidence.waits.slow_regex import slow_regex
 from pytracer.analyze.evidence.waits.waits import (
@@ -258,17 +258,16 @@ def _innermost(view: ProcessView, frame: PythonFrame, *, called: bool) -> tuple[
     if adds is not None and adds.loop is loop:
         return loop, None if adds.grows else adds.reason
     scope = scope_of(tree, line)
+    values = _values(view, main_stack(view), frame)
+    if removal_of(scope, loop) is not None:
+        removes = empty_removal(view, frame, values)
+        return loop, removes.reason if removes is not None else None
     reason = reason_of(scope, loop, line)
     if reason is None and not _is_blocked(view):
         reason = ended_stream(loop)
     elif reason is not None and reason.by_others and isinstance(loop, ast.While):
         reason = flag_reason(view, loop.test, frame) or reason
-    return loop, reason or may_stand(scope, loop, _values(view, main_stack(view), frame))
-    values = _values(view, main_stack(view), frame)
-    if removal_of(scope, loop) is not None:
-        removes = empty_removal(view, frame, values)
-        return loop, removes.reason if removes is not None else None
-    return loop, reason_of(scope, loop, line) or may_stand(scope, loop, values)
+    return loop, reason or may_stand(scope, loop, values)
 
 
 def loop_reason(view: ProcessView) -> tuple[Reason, str] | None:

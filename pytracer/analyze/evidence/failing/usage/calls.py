@@ -9,8 +9,8 @@ from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.processes.handlers import failed_tries, head_of_handler
 from pytracer.analyze.evidence.failing.usage.emptied import is_empty
-from pytracer.analyze.evidence.failing.usage.missed_lines import missed
 from pytracer.analyze.evidence.failing.usage.liveness import asks_for_worker
+from pytracer.analyze.evidence.failing.usage.missed_lines import missed
 from pytracer.analyze.evidence.failing.usage.settings import whence
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name
