@@ -35,7 +35,12 @@ from pytracer.report.job import PythonFrame
 
 _OF_CHILDREN = Pattern(r"/multiprocess(?:ing)?/process\.py$|/concurrent/futures/|/torch/utils/data/_utils/worker\.py$")
 _WRAPPERS = frozenset({"enumerate", "tqdm", "iter"})
-_RAISES = frozenset({"next", "exit", "_exit", "get_nowait", "throw"})
+# Calls that end an iteration, or the process, by an exception; at the end of a file or a stream, too.
+_RAISES = frozenset(
+    {"next", "exit", "_exit", "get_nowait", "throw", "load", "recv", "unpack", "readexactly", "recv_bytes", "popleft"}
+)
+_ENDS = frozenset({"exit", "_exit", "abort", "interrupt_main", "raise_signal", "kill", "throw"})
+_UNNAMED = {"__call__", "forward", "__getitem__", "__iter__", "__next__"}
 _LOADERS = frozenset({"DataLoader", "WebLoader"})
 _EXITS = {"StopIteration", "SystemExit", "KeyboardInterrupt"}
 _NEXT = ("__next__", "<lambda>")
@@ -78,6 +83,7 @@ def endless_work(
                 reason is not None
                 and tree is not None
                 and _goes_on_behind(tree, loop)
+                and not _is_tried(tree, loop)
                 and not _left_by_error(files, loop)
             ):
                 return EndlessWork(frame, loop.lineno, head_of(loop), reason)
@@ -101,14 +107,36 @@ def _loops(tree: ast.Module, frame: PythonFrame, stack: Sequence[PythonFrame]) -
 
 
 def _left_by_error(files: Mapping[str, ast.Module], loop: ast.For | ast.While) -> bool:
-    """Whether a function that it calls raises an exception of the program's own, such as `EarlyStop`, or an exit."""
-    called = {called_name(item) for item in body_of(loop) if isinstance(item, ast.Call)}
+    """Whether a function that it calls raises an exception of the program's own, such as `EarlyStop`, or an exit.
+
+    Also one that such a function calls, and what objects do when they are called, or asked for items.
+    """
     nodes = [item for tree in files.values() for item in nodes_of(tree)]
     own = {item.name for item in nodes if isinstance(item, ast.ClassDef)} | _EXITS
-    functions = [item for item in nodes if isinstance(item, ast.FunctionDef) and item.name in called]
-    raised = [part.exc for item in functions for part in own_nodes(item) if isinstance(part, ast.Raise)]
+    functions = [item for item in nodes if isinstance(item, ast.FunctionDef)]
+    called, known = _called(body_of(loop)) | _UNNAMED, set[str]()
+    while called - known:
+        new = called - known
+        known |= new
+        called |= {name for item in functions if item.name in new for name in _called(own_nodes(item))}
+    reached = [item for item in functions if item.name in known]
+    raised = [part.exc for item in reached for part in own_nodes(item) if isinstance(part, ast.Raise)]
     named = [item.func if isinstance(item, ast.Call) else item for item in raised]
-    return any(item is not None and last_name(item) in own for item in named)
+    exits = any(name in _ENDS for item in reached for name in _called(own_nodes(item)))
+    return exits or any(item is not None and last_name(item) in own for item in named)
+
+
+def _called(nodes: Sequence[ast.AST]) -> set[str]:
+    return {called_name(item) or "" for item in nodes if isinstance(item, ast.Call)}
+
+
+def _is_tried(tree: ast.Module, loop: ast.For | ast.While) -> bool:
+    """Whether an error is meant to end it: a `try` around it, whose `except` goes on behind."""
+    return any(
+        isinstance(item, ast.Try) and any(part is loop for one in item.body for part in nodes_of(one))
+        and any(not isinstance(handler.body[-1], ast.Raise) for handler in item.handlers)
+        for item in own_nodes(scope_of(tree, loop.lineno))
+    )  # fmt: skip
 
 
 def _goes_on_behind(tree: ast.Module, loop: ast.For | ast.While) -> bool:
@@ -160,9 +188,9 @@ def _without_last_item(values: Slice, depth: int, loop: ast.For, *, blocked: boo
         if not isinstance(source.node, ast.Call):
             return None
         name = called_name(source.node)
-    found = _endless_generator(source.spot.tree, name or "") if name != "cycle" else None
-    text = short_text(items)
-    if found is None and name != "cycle":
+    found = _endless_generator(source.spot.tree, name or "")
+    text, is_cycle = short_text(items), name == "cycle" and _is_of_itertools(source.spot.tree, call)
+    if found is None and not is_cycle:
         return None
     why, one_pass = "cycle() begins again for ever", "."
     if found is not None:
@@ -174,6 +202,20 @@ def _without_last_item(values: Slice, depth: int, loop: ast.For, *, blocked: boo
         f"n{one_pass}",
         sure=True,
         spins=True,
+    )
+
+
+def _is_of_itertools(tree: ast.Module, call: ast.Call) -> bool:
+    if isinstance(call.func, ast.Attribute):
+        return ast.unparse(call.func.value) == "itertools"
+    return (
+        any(
+            isinstance(item, ast.ImportFrom)
+            and item.module == "itertools"
+            and any(one.name == "cycle" for one in item.names)
+            for item in nodes_of(tree)
+        )
+        and function_named(tree, "cycle") is None
     )
 
 
@@ -216,7 +258,7 @@ def _endless_generator(tree: ast.Module, name: str) -> tuple[str, ast.For | ast.
         return None
     loops = [item for item in own_nodes(function) if isinstance(item, _PLAIN) and never_asked_to_stop(item)]
     before = [item for item in own_nodes(function) if isinstance(item, (ast.Return, ast.Raise))]
-    if len(loops) != 1 or before or _raises(loops[0]):
+    if len(loops) != 1 or before or _raises(loops[0]) or _left_by_error({"": tree}, loops[0]):
         return None
     return f"{owner.name}.__iter__" if owner is not None else name, loops[0]
 

@@ -13,13 +13,15 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from pytracer._text import list_words, shortened
+from pytracer.analyze.evidence.slicing.files import program_files
+from pytracer.analyze.evidence.syntax.bindings import set_by
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
 from pytracer.analyze.evidence.syntax.comprehension_loops import rounds_around
 from pytracer.analyze.evidence.syntax.loops import Loop, counting_loop, loops_around
 from pytracer.analyze.evidence.syntax.names import last_name
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.passing import names_of_object
-from pytracer.analyze.evidence.syntax.scopes import own_nodes, qualified_name, scope_of
+from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes, parameters, qualified_name, scope_of
 from pytracer.analyze.evidence.syntax.unbounded import head_of, is_unbounded, leaves, loops_at
 from pytracer.analyze.evidence.waits.blocked_loops import blocked_loop
 from pytracer.analyze.evidence.waits.copied_objects import copied_object
@@ -36,6 +38,7 @@ from pytracer.analyze.evidence.waits.thread_ends import thread_end
 from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait, WaitKind
 from pytracer.analyze.evidence.waits.waited_object import object_at
 from pytracer.analyze.evidence.waits.waits import is_between_processes, main_stack, program_stack
+from pytracer.analyze.evidence.waits.watched_flags import Function
 from pytracer.analyze.naming import line_in, place_words
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import JobView, ProcessView
@@ -45,6 +48,7 @@ _JOINS: tuple[WaitKind, ...] = ("thread", "thread-at-exit")
 _FOR_OTHERS: tuple[WaitKind, ...] = (*_JOINS, "notice", "queue", "full-queue", "executor", "undone", "barrier")
 _LONGEST, _LISTED = 50, 2
 _TAKES = ("get", "get_nowait")
+_MAKES = ("Thread", "Process", "submit")
 
 
 class _Asked(msgspec.Struct, frozen=True):
@@ -119,6 +123,8 @@ def _held(view: ProcessView, threads: Sequence[StandingThread]) -> ThreadReason 
         inside = inside_of(view, main_stack(view), wanted) if wanted else None
         if inside is None or not is_one_lock(view, thread.at, view, inside):
             continue
+        if inside.lock.startswith("self.") and _has_several(view, inside.frame):
+            continue
         alike = [item for item in threads if item.at == thread.at]
         own = program_stack(view)[0]
         taken = line_in(inside.frame.file, inside.line, own.file)
@@ -132,6 +138,21 @@ def _held(view: ProcessView, threads: Sequence[StandingThread]) -> ThreadReason 
     return None
 
 
+def _has_several(view: ProcessView, at: PythonFrame) -> bool:
+    """Whether the program may make several objects of the class with that line: each has its own locks and queues."""
+    tree = syntax_tree(view.process.snapshot, at)
+    owner = class_around(tree, scope_of(tree, at.line or 0)) if tree is not None else None
+    if owner is None:
+        return False
+    made = [
+        (other, item)
+        for other in program_files(view.process.snapshot, program_stack(view)).values()
+        for item in nodes_of(other)
+        if isinstance(item, ast.Call) and called_name(item) == owner.name
+    ]
+    return len(made) > 1 or any(rounds_around(other, item.lineno, owner.name) for other, item in made)
+
+
 def _asked(view: ProcessView, threads: Sequence[StandingThread], method: str) -> _Asked | None:
     at = threads[0].at
     tree = syntax_tree(view.process.snapshot, at)
@@ -141,6 +162,8 @@ def _asked(view: ProcessView, threads: Sequence[StandingThread], method: str) ->
     queue = taken.queue if taken is not None else _put_into(tree, at.line) if method == "put" else None
     name = last_name(queue) if queue is not None else None
     if queue is None or name is None:
+        return None
+    if ast.unparse(queue).startswith("self.") and _has_several(view, at):
         return None
     text = shortened(ast.unparse(queue), _LONGEST)
     return _Asked(at, at.line, tree, text, names_of_object(tree, name), threads_words(threads), len(threads))
@@ -161,6 +184,8 @@ def _unmarked(view: ProcessView, asked: _Asked) -> ThreadReason | None:
     if taken.mark is None:
         return _endless(asked, waits)
     marks = [item for item in puts if item.args and _last(item.args[0]) == taken.mark.rpartition(".")[2]]
+    if not marks and any(_may_be_mark(asked.tree, item, taken.mark) for item in puts):
+        return None
     if not marks:
         return ThreadReason(
             f"{waits}, and no line of this file puts the mark `{taken.mark}` at which it stops",
@@ -190,6 +215,8 @@ def _of_mark(view: ProcessView, asked: _Asked, mark: ast.Call, waits: str, text:
             + (f", and put the mark {asked.each}." if asked.count > 1 else "."),
             places,
         )
+    if asked.count == 1 and _may_lose_mark(asked):
+        return None
     more = f"{asked.count} more" if asked.count > 1 else f"one more {asked.noun}"
     return ThreadReason(
         f"line {mark.lineno} ({put}) puts the mark at which they stop once, which ends one of them: {more} waited for "
@@ -207,7 +234,7 @@ def _too_few(asked: _Asked, mark: ast.Call, line: int, rounds: Sequence[Loop], t
     if not isinstance(loop, ast.For) or not joins or not isinstance(joins[-1], ast.For):
         return None
     joined, puts = ast.unparse(joins[-1].iter), ast.unparse(loop.iter)
-    if puts in (joined, f"range(len({joined}))"):
+    if not _is_less(asked.tree, puts, joined):
         return None
     left = f"{asked.count} {asked.noun}{'s' if asked.count > 1 else ''}"
     return ThreadReason(
@@ -217,6 +244,47 @@ def _too_few(asked: _Asked, mark: ast.Call, line: int, rounds: Sequence[Loop], t
         f"Put one `{text}` for each {asked.noun}: `for _ in {joined}` in line {loop.lineno}.",
         ((asked.at.file, loop.lineno), (asked.at.file, mark.lineno)),
     )
+
+
+def _is_less(tree: ast.Module, puts: str, joined: str) -> bool:
+    """Of `range(len(threads) - 1)` and `threads`; of `range(n - 1)`, where a loop over `range(n)` makes them."""
+    if puts in (joined, f"range(len({joined}))"):
+        return False
+    made = {
+        ast.unparse(loop.iter)
+        for item in nodes_of(tree)
+        if isinstance(item, ast.Call) and called_name(item) in _MAKES
+        for loop in rounds_around(tree, item.lineno, called_name(item))
+        if isinstance(loop, ast.For)
+    }
+    return joined in puts or any(puts.startswith(f"{item.removesuffix(')')} - ") for item in made)
+
+
+def _may_lose_mark(asked: _Asked) -> bool:
+    """Whether the one taker may have had the mark: taken elsewhere as well, or in a loop inside of its loop."""
+    return len(set(_takes(asked))) > 1 or len(loops_around(asked.tree, asked.line)) > 1
+
+
+def _may_be_mark(tree: ast.Module, put: ast.Call, mark: str) -> bool:
+    """Whether what a line puts may be the mark by another name: an item of `[*rows, None]`, a parameter, a variable."""
+    given = put.args[0] if put.args else None
+    if given is None or isinstance(given, (ast.Constant, ast.Tuple, ast.Dict)):
+        return False
+    if not isinstance(given, ast.Name):
+        return mark in [ast.unparse(item) for item in nodes_of(given) if isinstance(item, (ast.Constant, ast.Name))]
+    scope = scope_of(tree, put.lineno)
+    values = [value for item in own_nodes(scope) for target, value in set_by(item) if _binds(target, given.id)]
+    values += [item.iter for item in rounds_around(tree, put.lineno, "put") if isinstance(item, ast.For)]
+    if isinstance(scope, Function) and given.id in parameters(scope):
+        calls = [item for item in nodes_of(tree) if isinstance(item, ast.Call) and called_name(item) == scope.name]
+        values += [*scope.args.defaults, *scope.args.kw_defaults, *calls]
+    said = [item for value in values if value is not None for item in nodes_of(value)]
+    return any(isinstance(item, ast.expr) and ast.unparse(item).rpartition(".")[2] == mark.rpartition(".")[2]
+               for item in said)  # fmt: skip
+
+
+def _binds(target: ast.expr, name: str) -> bool:
+    return any(isinstance(item, ast.Name) and item.id == name for item in nodes_of(target))
 
 
 def _is_in(asked: _Asked, frame: PythonFrame, line: int) -> bool:

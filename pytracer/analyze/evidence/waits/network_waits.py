@@ -116,7 +116,8 @@ def unflushed(view: ProcessView, wait: ProcessWait) -> tuple[int, str, str] | No
     ]
     writes = [item for item in to if called_name(item) in ("write", "writelines") and item.lineno <= at.line]
     flushes = any(called_name(item) in ("flush", "close") for item in to)
-    flushes |= any(called_name(item) in ("print", "flush", "communicate", "send", "close") for item in own)
+    flushes |= any(called_name(item) in ("print", "communicate", "send", "close", "reconfigure") for item in own)
+    flushes |= any("flush" in (called_name(item) or "") for item in own)
     made = [item for item in nodes_of(tree) if isinstance(item, ast.Call) and called_name(item) == "Popen"]
     buffered = len(made) == 1 and keyword_value(made[0], "bufsize") is None and len(made[0].args) == 1
     passed = any(item.arg is None for item in made[0].keywords) if made else True

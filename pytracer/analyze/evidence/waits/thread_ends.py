@@ -8,23 +8,25 @@ from collections.abc import Mapping, Sequence
 from pytracer._patterns import Pattern
 from pytracer._text import shortened
 from pytracer.analyze.evidence.slicing.files import program_files
-from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
+from pytracer.analyze.evidence.syntax.bindings import set_by
+from pytracer.analyze.evidence.syntax.calls import called_name, calls_on, keyword_value
 from pytracer.analyze.evidence.syntax.leaving import obstacles
 from pytracer.analyze.evidence.syntax.loops import loops_around
 from pytracer.analyze.evidence.syntax.names import last_name
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
-from pytracer.analyze.evidence.syntax.scopes import function_named, scope_of
+from pytracer.analyze.evidence.syntax.scopes import class_around, classes_below, function_named, own_nodes, scope_of
+from pytracer.analyze.evidence.syntax.unbounded import leaves
 from pytracer.analyze.evidence.waits.standing_threads import ThreadReason
 from pytracer.analyze.evidence.waits.unread_at_exit import scripts_of
 from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait
 from pytracer.analyze.evidence.waits.waits import end_of
-from pytracer.analyze.evidence.waits.watched_flags import setter_of
+from pytracer.analyze.evidence.waits.watched_flags import Function, Setter, is_passed_on, setter_of
 from pytracer.analyze.naming import line_in
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.report.job import PythonFrame
 
 _TIMER = Pattern(r"/threading\.py$")
-_LONGEST = 60
+_LONGEST, _SOON = 60, 5  # characters, seconds
 
 
 def thread_end(job: JobView, view: ProcessView, wait: ProcessWait) -> ThreadReason | None:
@@ -42,7 +44,7 @@ def _flag(view: ProcessView, at: PythonFrame) -> ThreadReason | None:
     tree = files.get(at.file or "")
     loops = loops_around(tree, at.line, (ast.While,)) if tree is not None and at.line is not None else []
     setter = setter_of(files, loops[-1].test, at) if loops else None  # type: ignore[union-attr]
-    if setter is None:
+    if setter is None or leaves(loops[-1]) or _is_called_otherwise(files, setter):
         return None
     sets = setter.words(at.file)
     calls = _calls_of(files, setter.function.name)
@@ -62,16 +64,46 @@ def _flag(view: ProcessView, at: PythonFrame) -> ThreadReason | None:
     left = next((item for item in obstacles(other, call.lineno) if not item.caught), None)
     in_finally = any(isinstance(item, ast.Try) and any(part is call for one in item.finalbody for part in nodes_of(one))
                      for item in nodes_of(other))  # fmt: skip
-    if in_finally:
+    if in_finally or left is None or not _is_of(files, setter, call):
         return None
-    why = f", {left.words}" if left is not None else ""
     text = shortened(ast.unparse(call), _LONGEST)
     return ThreadReason(
-        f"{words}, which {line} (`{text}`) alone calls{why}",
+        f"{words}, which {line} (`{text}`) alone calls, {left.words}",
         f"Put `{text}` ({line}) into a `finally` around what comes before it: a `return` or an error there leaves it "
         "out, and the thread goes on. Or start the thread with daemon=True if it may be cut off.",
         (*places, (file, call.lineno)),
+        sure=tree is not None and _asks_soon(tree, at.line or 0),
     )
+
+
+def _is_called_otherwise(files: Mapping[str, ast.Module], setter: Setter) -> bool:
+    """Whether the function may run without a call of that name, or a call of that name may be of another one."""
+    name = setter.function.name
+    alike = [item for tree in files.values() for item in nodes_of(tree)
+             if isinstance(item, Function) and item.name == name]  # fmt: skip
+    return name.startswith("__") or len(alike) > 1 or is_passed_on(files, name, ())
+
+
+def _is_of(files: Mapping[str, ast.Module], setter: Setter, call: ast.Call) -> bool:
+    """Whether a call is of that function: of an object that only its class makes, or of a function of the module."""
+    owner = class_around(setter.tree, setter.function)
+    if owner is None or not isinstance(call.func, ast.Attribute):
+        return owner is None and isinstance(call.func, ast.Name)
+    name = last_name(call.func.value)
+    made = [value for tree in files.values() for item in nodes_of(tree) for target, value in set_by(item)
+            if last_name(target) == name]  # fmt: skip
+    kinds = {owner.name, *(item.name for item in classes_below([*files.values()], owner))}
+    return bool(made) and all(isinstance(item, ast.Call) and called_name(item) in kinds for item in made)
+
+
+def _asks_soon(tree: ast.Module, line: int) -> bool:
+    """Whether the thread only sleeps for a moment: it would have seen the flag."""
+    return any(
+        called_name(item) in ("sleep", "wait")
+        and any(isinstance(part, ast.Constant) and isinstance(part.value, (int, float)) and part.value <= _SOON
+                for part in (*item.args, *(one.value for one in item.keywords)))
+        for item in calls_on(tree, line)
+    )  # fmt: skip
 
 
 def _calls_of(files: Mapping[str, ast.Module], name: str) -> list[tuple[str, ast.Module, ast.Call]]:
@@ -101,15 +133,29 @@ def _timer(view: ProcessView, scripts: Sequence[PythonFrame]) -> ThreadReason | 
     name = last_name(given) if given is not None else None
     function = function_named(tree, name) if name is not None else None
     scope = scope_of(tree, call.lineno)
-    again = function is not None and any(
-        isinstance(item, ast.Call) and (called_name(item) == getattr(scope, "name", None) or item is call)
-        for item in nodes_of(function)
-    )
+    starts = [
+        item
+        for item in (nodes_of(function) if function is not None else ())
+        if isinstance(item, ast.Call) and (called_name(item) == getattr(scope, "name", None) or item is call)
+    ]
+    again = bool(starts)
+    always = function is not None and any(
+        isinstance(part, ast.stmt) and not isinstance(part, (ast.If, ast.Try)) and any(
+            item in starts for item in nodes_of(part)
+        )
+        for part in function.body
+    )  # fmt: skip
+    always &= function is not None and not any(isinstance(item, ast.Return) for item in own_nodes(function))
     line, text = line_in(file, call.lineno, None), shortened(ast.unparse(call), _LONGEST)
-    more = f", whose {name}() starts the next one each time" if again else ""
+    more = f", whose {name}() starts the next one{' each time' if always else ''}" if again else ""
+    first = (
+        "" if again else "It ends by itself after its interval and its work: if it is meant to run, wait longer. Else "
+    )
+    keep = "Keep the Timer" if again else "keep the Timer"
     return ThreadReason(
         f"it is the Timer of {line} (`{text}`){more}",
-        "Keep the Timer and cancel() it when the work is done, in a `finally`; or set its `daemon` to True before "
+        f"{first}{keep} and cancel() it when the work is done, in a `finally`; or set its `daemon` to True before "
         "start(): then the end of the program does not wait for it.",
         ((file, call.lineno),),
+        sure=always,
     )

@@ -115,8 +115,23 @@ def _branches(scope: Scope, name: str) -> list[str] | None:
             return None
         found += values
         compared += 1
+    if _answers_all(scope, name):
+        return None
     read = sum(isinstance(item, ast.Name) and item.id == name and isinstance(item.ctx, ast.Load) for item in nodes)
     return found if read == compared else None
+
+
+def _answers_all(scope: Scope, name: str) -> bool:
+    """Whether a send() lies outside of the branches: an answer to whatever came."""
+    nodes = own_nodes(scope)
+    branches = [
+        item
+        for item in nodes
+        if isinstance(item, ast.If)
+        and any(isinstance(part, ast.Name) and part.id == name for part in nodes_of(item.test))
+    ]
+    inside = {id(part) for item in branches for part in nodes_of(item)}
+    return any(isinstance(item, ast.Call) and called_name(item) == "send" and id(item) not in inside for item in nodes)
 
 
 def _is_received(item: ast.AST) -> bool:

@@ -23,7 +23,7 @@ from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_around, classes_below, own_nodes, qualified_name, scope_of
 from pytracer.analyze.evidence.syntax.unbounded import Reason
 from pytracer.analyze.evidence.waits.ended_threads import ended_words
-from pytracer.analyze.evidence.waits.waits import program_stack
+from pytracer.analyze.evidence.waits.waits import end_of, main_stack, program_stack
 from pytracer.analyze.naming import LineWords, line_in
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import PythonFrame
@@ -31,8 +31,12 @@ from pytracer.report.job import PythonFrame
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _LONGEST, _DEPTH = 50, 3
-_SHARED = frozenset({"Namespace", "Manager", "Value", "RawValue", "SyncManager", "SharedMemory"})
-_OF_THREADS = "multiprocessing.dummy"
+_SHARED = frozenset(
+    {"Namespace", "Manager", "Value", "RawValue", "SyncManager", "SharedMemory", "Array", "RawArray", "mmap"}
+)
+_STRUCTURES = frozenset({"Structure", "BigEndianStructure", "LittleEndianStructure", "Union"})  # of ctypes
+_CHILD = "/multiprocessing/process.py"
+_STORES = frozenset({"setattr", "__setattr__", "update", "append", "extend", "add", "appendleft", "put"})
 PROCESS, _THREAD = ("Process", "SpawnProcess", "ForkProcess"), ("Thread", "Timer")
 
 
@@ -79,14 +83,15 @@ def watched_flag(view: ProcessView, test: ast.expr, at: PythonFrame) -> WatchedF
         return None
     own = program_stack(view)
     files = program_files(view.process.snapshot, own)
-    if _may_be_shared(files, names[0]):
+    if _may_be_shared(files, names[0]) or _may_change_otherwise(files, names[0]):
         return None
     setter = _setter(files, names[0], at)
     if setter is None:
         return None
     started = started_only(files, setter.tree, setter.function, PROCESS)
     if started is not None:
-        return _of_process(setter, started, at)
+        in_child = any((frame.file or "").endswith(_CHILD) for frame in main_stack(view))
+        return _of_process(setter, started, at) if not in_child else None
     if _runs_beside(files, setter, own):
         return _of_loop(view, files, setter, at)
     return _of_thread(view, files, setter, at)
@@ -144,10 +149,51 @@ def _may_be_shared(files: Mapping[str, ast.Module], flag: str) -> bool:
     if word == "value":
         return True
     calls = {called_name(item) for tree in files.values() for item in nodes_of(tree) if isinstance(item, ast.Call)}
-    imports = (item for tree in files.values() for item in nodes_of(tree) if isinstance(item, ast.ImportFrom))
-    if any((item.module or "").endswith(_OF_THREADS) for item in imports):
-        return True
-    return owner not in ("", "self") and bool(calls & _SHARED)
+    bases = (base for tree in files.values() for item in nodes_of(tree) if isinstance(item, ast.ClassDef)
+             for base in item.bases)  # fmt: skip
+    return owner not in ("", "self") and (
+        bool(calls & _SHARED) or any(last_name(base) in _STRUCTURES for base in bases)
+    )
+
+
+def _may_change_otherwise(files: Mapping[str, ast.Module], flag: str) -> bool:
+    """Whether it is a property, or something that no assignment changes: a list, a store by name, `+=`, `del`."""
+    word = flag.rpartition(".")[2]
+    for tree in files.values():
+        for item in nodes_of(tree):
+            if isinstance(item, _FUNCTIONS) and item.name == word:
+                return True
+            if isinstance(item, ast.AugAssign) and last_name(item.target) == word:
+                return True
+            if isinstance(item, ast.Subscript) and not isinstance(item.ctx, ast.Load) and last_name(item.value) == word:
+                return True
+            if isinstance(item, ast.Call) and called_name(item) in _STORES and _stores(item, word):
+                return True
+    return False
+
+
+def _stores(call: ast.Call, word: str) -> bool:
+    """`setattr(self, "ready", True)`, `self.__dict__.update(ready=True)`, `results.append(item)`."""
+    owner = call.func.value if isinstance(call.func, ast.Attribute) else None
+    named = any(isinstance(item, ast.Constant) and item.value == word for part in call.args for item in nodes_of(part))
+    return named or any(item.arg == word for item in call.keywords) or (owner is not None and last_name(owner) == word)
+
+
+def threads_as_processes(files: Mapping[str, ast.Module]) -> bool:
+    """Whether a name that says Process may be a thread: multiprocessing.dummy, or a name that the program gives."""
+    for tree in files.values():
+        for item in nodes_of(tree):
+            if isinstance(item, ast.ImportFrom):
+                names = [f"{item.module}.{one.name}" for one in item.names]
+                if any(".dummy" in name for name in names) or any(
+                    one.asname in PROCESS and one.name not in PROCESS for one in item.names
+                ):
+                    return True
+            if isinstance(item, ast.Import) and any("multiprocessing.dummy" in one.name for one in item.names):
+                return True
+            if any(last_name(target) in PROCESS for target, _ in set_by(item)):
+                return True
+    return False
 
 
 def _is_of_another(files: Mapping[str, ast.Module], flag: str, at: PythonFrame, tree: ast.Module, line: int) -> bool:
@@ -177,13 +223,18 @@ def started_only(
     files: Mapping[str, ast.Module], tree: ast.Module, function: Function, kinds: Sequence[str]
 ) -> Started | None:
     """What starts a function, where nothing else calls it: the call that makes a process or a thread of it."""
+    if kinds is PROCESS and threads_as_processes(files):
+        return None
     return _started(files, tree, function, kinds, _DEPTH)
 
 
 def _started(
     files: Mapping[str, ast.Module], tree: ast.Module, function: Function, kinds: Sequence[str], depth: int
 ) -> Started | None:
-    made = next(_makers(files, tree, function, kinds), None)
+    makers = list(_makers(files, tree, function, kinds))
+    made = next(iter(makers), None)
+    if is_passed_on(files, function.name, [item.call for item in makers]):
+        return None
     callers = [
         (other, scope_of(other, item.lineno))
         for other in files.values()
@@ -202,6 +253,19 @@ def _started(
     return found[0] if found else None
 
 
+def is_passed_on(files: Mapping[str, ast.Module], name: str, makers: Sequence[ast.Call]) -> bool:
+    """Whether a line names a function of that name without a call, besides these: it may run there, or later."""
+    known = {id(part) for call in makers for part in nodes_of(call)}
+    for tree in files.values():
+        known |= {id(item.func) for item in nodes_of(tree) if isinstance(item, ast.Call)}
+    return any(
+        isinstance(item, (ast.Name, ast.Attribute)) and isinstance(item.ctx, ast.Load) and id(item) not in known
+        and last_name(item) == name
+        for tree in files.values()
+        for item in nodes_of(tree)
+    )  # fmt: skip
+
+
 def _makers(
     files: Mapping[str, ast.Module], tree: ast.Module, function: Function, kinds: Sequence[str]
 ) -> Iterator[Started]:
@@ -214,12 +278,22 @@ def _makers(
             if not isinstance(item, ast.Call):
                 continue
             called, target = called_name(item), keyword_value(item, "target")
-            if called == "spawn" and PROCESS[0] in kinds and item.args:
+            spawned = called == "spawn" and PROCESS[0] in kinds and _spawns(files, item)
+            if spawned and item.args:
                 target = item.args[0]
-            handed = called in kinds or called == "spawn"
+            handed = called in kinds or spawned
             named = target is not None and last_name(target) == function.name
             if (handed and named) or (is_run and owner is not None and called == owner.name):
                 yield Started(file, item)
+
+
+def _spawns(files: Mapping[str, ast.Module], call: ast.Call) -> bool:
+    """Whether it is spawn() of multiprocessing, and not a function of the program, or of a library of green threads."""
+    owner = ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) else ""
+    own = any(
+        isinstance(item, _FUNCTIONS) and item.name == "spawn" for tree in files.values() for item in nodes_of(tree)
+    )
+    return not own and owner.rpartition(".")[2] in ("", "mp", "multiprocessing", "tmp")
 
 
 def _of_process(setter: Setter, started: Started, at: PythonFrame) -> WatchedFlag:
@@ -285,7 +359,7 @@ def _of_thread(
         if any(frame.file == setter.file and (frame.function or "").rpartition(".")[2] == setter.function.name
                for frame in item.python_stack or ())
     ]  # fmt: skip
-    if started is None or not died:
+    if started is None or not died or _still_runs(view, setter):
         return None
     sets = setter.words(at.file)
     return WatchedFlag(
@@ -293,4 +367,14 @@ def _of_thread(
         f"Look at that exception first: it ended the thread before {sets}. Set the flag in a `finally`, keep the error "
         "for whoever waits, and let the loop look at is_alive() of the thread, too.",
         ((setter.file, setter.node.lineno),),
+    )
+
+
+def _still_runs(view: ProcessView, setter: Setter) -> bool:
+    """Whether another thread is in that function, which may be the one that is waited for."""
+    end = end_of(view)
+    return any(
+        frame.file == setter.file and (frame.function or "").rpartition(".")[2] == setter.function.name
+        for _, frames in (end.python_threads if end is not None else ())
+        for frame in frames
     )

@@ -358,10 +358,11 @@ def _confidence(view: ProcessView, found: Stood, suspects: Sequence[Death]) -> C
     is_sure |= loop is not None and loop.confidence == "likely"
     task = unfinished_task(end_of(view)) if found.wait.kind == "executor" else None
     is_sure |= task is not None and task.blocked
-    is_sure |= found.wait.kind == "answer" and unflushed(view, found.wait) is not None
+    is_sure |= found.wait.kind == "answer" and not found.working and unflushed(view, found.wait) is not None
     is_sure |= found.wait.kind == "gil" and (held := gil_of(view)) is not None and held.held
     is_sure |= found.wait.kind == "lock-file" and _nobody_has_it(suspects)
-    return "likely" if is_sure else _CONFIDENCE[found.wait.kind]
+    ends_itself = found.threads is not None and not found.threads.sure  # as a Timer does, that waits once
+    return "likely" if is_sure else "possible" if ends_itself else _CONFIDENCE[found.wait.kind]
 
 
 def _judge_lost(job: JobView, lost: LostLock) -> Judgement[Stood]:

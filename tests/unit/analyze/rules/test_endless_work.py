@@ -51,6 +51,14 @@ def test_break_of_the_inner_loop_alone_is_told(run: Path) -> None:
         ("    save()\n", ""),  # meant to work until it is stopped
         ("            step +=", "            next(rows)\n            step +="),
         ("    save()\n", "    save()\n\nclass Enough(Exception):\n    pass\n\ndef train(batch):\n    raise Enough\n"),
+        (
+            "    save()\n",
+            (
+                "    save()\n\nclass Enough(Exception):\n    pass\n\n"
+                "def train(batch):\n    look()\n\ndef look():\n    raise Enough\n"
+            ),
+        ),
+        ("    save()\n", "    save()\n\nclass Stop(Exception):\n    def __call__(self):\n        raise Stop\n"),
         ("        for batch in", "        if stop():\n            break\n        for batch in"),
     ],
 )

@@ -114,11 +114,24 @@ def test_loop_of_a_taker_that_nothing_leaves_is_told(run: Path) -> None:
         (TAKERS.replace("    jobs.put(None)\n", "    for _ in threads:\n        jobs.put(None)\n"), [taker()]),
         (TAKERS.replace("            break\n", "            jobs.put(None)\n            break\n"), [taker()]),
         (TAKERS.replace("jobs.get()", "jobs.get(timeout=5)"), [taker()]),
+        (TAKERS.replace("handle(job)", "handle([job, jobs.get_nowait()])"), [taker()]),  # takes the mark along
+        (
+            TAKERS.replace(
+                "    jobs.put(first)\n    jobs.put(None)\n", "    for row in [*rows, None]:\n        jobs.put(row)\n"
+            ),
+            [taker(), taker()],
+        ),
+        (
+            TAKERS.replace("    jobs.put(None)\n", "    add(jobs, None)\n\ndef add(jobs, job):\n    jobs.put(job)\n"),
+            [taker()],
+        ),
+        (TAKERS.replace("    jobs.put(None)\n", "    for _ in range(count):\n        jobs.put(None)\n"), [taker()]),
     ],
 )
 def test_threads_that_may_go_on_are_not_explained_so(source: str, threads: list[list[Frame]], run: Path) -> None:
     """The look-alikes: a mark for each, one that is passed on, a wait that ends by itself."""
-    found = joined(run, source, *threads, line=14 + source.count("for _ in threads"))
+    line = 1 + next((number for number, text in enumerate(source.splitlines()) if ".join()" in text), 13)
+    found = joined(run, source, *threads, line=line)
     assert verdict(found) == ("hang", "possible")
     assert "mark" not in summary(found) and "Put one" not in advice(found)
 
@@ -254,6 +267,13 @@ def test_one_mark_ends_one_of_several_children(second: int, run: Path) -> None:
     assert ("Put one `None` for each process" in advice(found)) == told
 
 
+def test_lock_of_one_object_of_several_is_not_said_to_be_held(run: Path) -> None:
+    """The look-alike: another store may be the one whose lock the thread waits for."""
+    several = f"{HELD}\nstores = [Store() for _ in range(2)]\n"
+    found = waits(run, several, [*RESULT, ("Store.rebuild", "train", 12)], {700: [("Store.compute", "train", 6)]})
+    assert "it held" not in summary(found)
+
+
 SECOND = """\
 class Prefetcher:
     def __init__(self, loader):
@@ -315,6 +335,8 @@ class Server:
     [
         ("", "", True),
         ("Process(", "Thread(", False),
+        ("class Server", "import multiprocessing.dummy as mp\nclass Server", False),
+        ("        load()\n", "        load()\n\n    def later(self):\n        submit(self.serve)\n", False),
         ("        self.process.start()\n", "        if self.local:\n            self.serve()\n", False),
         ("        load()\n", "        load()\n\n    def reset(self):\n        self.ready.set()\n", False),
     ],

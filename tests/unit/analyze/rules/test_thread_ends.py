@@ -55,6 +55,40 @@ def test_call_in_a_finally_is_not_said_to_be_left_out(run: Path) -> None:
     assert "alone calls" not in summary(at_end(run, source))
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("        if step(row):\n            return row\n", "        step(row)\n"),  # on its way: it was called
+        ("    monitor = Monitor()", "    monitor = Profiler()"),  # stop() of something else
+        ("    monitor.stop()\n", "    atexit.register(monitor.stop)\n"),
+        ("    def stop(self)", "    def __exit__(self)"),
+        (
+            "            time.sleep(0.2)\n",
+            "            time.sleep(0.2)\n            if self.last:\n                return\n",
+        ),
+    ],
+)
+def test_call_that_may_have_come_is_not_said_to_be_left_out(old: str, new: str, run: Path) -> None:
+    """The look-alikes."""
+    assert "ends its loop" not in summary(at_end(run, MONITOR.replace(old, new)))
+
+
+@pytest.mark.parametrize(("again", "told"), [(False, "possible"), (True, "likely")])
+def test_timer_that_waits_once_ends_by_itself(again: bool, told: str, run: Path) -> None:
+    source = "def later():\n    threading.Timer(60, beat).start()\n\ndef beat():\n    send()\n"
+    script = str(s.program_in(run, f"{source}    later()\n" if again else source))
+    others: dict[int, list[Frame]] = {
+        700: [("Event.wait", f"{LIB}/threading.py", 629), ("Timer.run", f"{LIB}/threading.py", 1376)]
+    }
+    box = Box(pid=101, ppid=90, argv=("python", script)).versions(torch="2.13.0")
+    box.at(60_000).signal_seen(15, 90, TIMEOUT)
+    box.crash(0, code=0, state=EXIT, python=AT_END, native=[(s.LIBC, 0x10)], other_python=others)
+    found = ended(run, box)
+    assert "it is the Timer of" in summary(found)
+    assert verdict(found) == ("hang", told)
+    assert advice(found).startswith("Keep the Timer" if again else "It ends by itself after its interval")
+
+
 ENVIRONMENTS = """\
 def worker(remote):
     while True:
@@ -82,6 +116,7 @@ RECV: list[Frame] = [
         ('"reset", "close"', '"reset", "seed"', False),
         ('        elif cmd in ("reset", "close"):\n', "        else:\n", False),
         ("cmd == ", "handlers[cmd] == ", False),
+        ("send(None)\n", "send(None)\n        remote.send('done')\n", False),
     ],
 )
 def test_command_for_which_a_child_has_no_branch(old: str, new: str, told: bool, run: Path) -> None:

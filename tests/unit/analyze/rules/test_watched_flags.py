@@ -62,6 +62,17 @@ def test_global_of_a_child_process_is_a_copy(run: Path) -> None:
             "    def again(self):\n        self.load()\n\n    def wait(self):\n",
         ),  # runs here, too
         ("class Server:\n", "from multiprocessing.dummy import Process\nclass Server:\n"),
+        ("class Server:\n", "from threading import Thread as Process\nclass Server:\n"),
+        (
+            "    def wait(self):\n",
+            "    def again(self):\n        Thread(target=self.load).start()\n\n    def wait(self):\n",
+        ),
+        (
+            "    def wait(self):\n",
+            "    @ready.setter\n    def ready(self, on):\n        self.flag.value = on\n\n    def wait(self):\n",
+        ),
+        ("    def wait(self):\n", "    def got(self):\n        setattr(self, 'ready', 1)\n\n    def wait(self):\n"),
+        ("    def wait(self):\n", "    def got(self):\n        self.ready += 1\n\n    def wait(self):\n"),
         ("    def wait(self):\n", "    def stop(self):\n        self.ready = 1\n\n    def wait(self):\n"),
     ],
 )
