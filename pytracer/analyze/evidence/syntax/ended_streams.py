@@ -41,7 +41,7 @@ def ended_stream(loop: EndlessLoop) -> Reason | None:
     ends = f"`{short_text(test)}` {'is true' if only is not None else 'is false'}"
     return Reason(
         f"{method}() of line {call.lineno} (`{short_text(call)}`) returns an empty value at once when {closed}, and no "
-        f"line of the loop asks for that: it goes on until {ends}, which does not come any more",
+        f"line of the loop asks for that: it goes on until {ends}, which then does not come",
         f"Leave the loop, or raise, where the read of line {call.lineno} gives nothing: `if not chunk: raise "
         "EOFError(...)`. Then see why the other end closed before: a process that has ended, its exit status and its "
         "last lines.",

@@ -104,6 +104,11 @@ def test_loader_of_a_stream_without_end_is_told(run: Path) -> None:
         ),
         ("        total += model(rows)\n", "        total += model(rows)\n        if total > 9:\n            break\n"),
         ("        while True:\n", "        for _ in range(9):\n"),
+        ("self.row()", "pickle.load(self.file)"),  # ends by EOFError
+        (
+            "    for rows in loader:\n        total += model(rows)\n",
+            "    try:\n        for rows in loader:\n            total += model(rows)\n    except EOFError: pass\n",
+        ),
     ],
 )
 def test_stream_that_is_left_is_work(old: str, new: str, run: Path) -> None:
@@ -112,6 +117,33 @@ def test_stream_that_is_left_is_work(old: str, new: str, run: Path) -> None:
     lines = source.splitlines()
     line, last = (1 + next(n for n, text in enumerate(lines) if part in text) for part in ("total += model", "print("))
     assert verdict(at(run, source, ("evaluate", line), ("main", last))) == ("external-kill", "certain")
+
+
+ROUND = """\
+from itertools import cycle
+
+def main(rows):
+    for row in cycle(rows):
+        train(row)
+    save()
+"""
+OWN = """\
+def cycle(rows):
+    for _ in range(9):
+        yield from rows
+
+def main(rows):
+    for row in cycle(rows):
+        train(row)
+    save()
+"""
+
+
+@pytest.mark.parametrize(("source", "line", "told"), [(ROUND, 5, True), (OWN, 7, False)])
+def test_cycle_of_the_program_may_end(source: str, line: int, told: bool, run: Path) -> None:
+    found = at(run, source, ("main", line))
+    assert ("cycle() begins again for ever" in summary(found)) == told
+    assert verdict(found) == (("hang", "likely") if told else ("external-kill", "certain"))
 
 
 BINARY = """\
