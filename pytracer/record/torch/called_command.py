@@ -16,16 +16,22 @@ _TRACEBACK = "Traceback (most recent call last)"
 def called_command(error: BaseException) -> list[dict[str, str]]:
     """As the variable `written to stderr`: the first line that speaks of an error, and the last one."""
     module = sys.modules.get("subprocess")
-    if module is None or type(error) is not module.CalledProcessError or not records_values():
+    failed = module.__dict__.get("CalledProcessError") if module is not None else None
+    if failed is None or type(error) is not failed or not records_values():
         return []
-    text = error.__dict__.get("stderr")
-    if type(text) is bytes:
-        text = text[-_END:].decode("utf-8", "replace")
-    if type(text) is not str:
+    written = error.__dict__.get("stderr")
+    if type(written) is not bytes and type(written) is not str:
         return []
-    lines = [line.strip() for line in text[-_END:].splitlines() if line.strip()]
+    end, cut = written[-_END:], len(written) > _END
+    text = end.decode("utf-8", "replace") if type(end) is bytes else str(end)
+    # Of a line whose begin is not there nothing is told: the name of a secret may be in that part.
+    lines = [line.strip() for line in text.splitlines()[1 if cut else 0 :] if line.strip()]
     first = next((line for line in lines if _TELLS.search(line)), None) if _TRACEBACK not in text else None
     told = [line for line in dict.fromkeys((first, *lines[-1:])) if line is not None]
-    plain = " / ".join(line[:_LONGEST] for line in told)
-    redacted = redact_text(plain.encode("utf-8", "replace"), line=True)[0].decode("utf-8", "replace")
-    return [{"name": "written to stderr", "value": redacted}] if redacted else []
+    words = " / ".join(_redacted(line)[:_LONGEST] for line in told)
+    return [{"name": "written to stderr", "value": words}] if words else []
+
+
+def _redacted(line: str) -> str:
+    """The whole line: half a secret may not be known for one."""
+    return redact_text(line.encode("utf-8", "replace"), line=True)[0].decode("utf-8", "replace")

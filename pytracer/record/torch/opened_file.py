@@ -18,7 +18,7 @@ import stat
 import sys
 import time
 from collections.abc import Iterator
-from types import FrameType, TracebackType
+from types import FrameType, ModuleType, TracebackType
 
 from pytracer._library_files import is_library_file
 from pytracer.blackbox.redaction import redact_text
@@ -121,10 +121,12 @@ def _path(
 
 def _asked(frames: list[FrameType]) -> dict[str, str]:
     """How many bytes of the file numpy.memmap() was to map, from its begin on (numpy 1.22 to 2.x)."""
-    last = frames[0]
-    bounds = [last.f_locals.get(name) for name in ("start", "bytes")] if _MAPS.search(last.f_code.co_filename) else []
+    last = frames[0] if frames else None
+    if last is None or not _MAPS.search(last.f_code.co_filename):
+        return {}
+    bounds = [last.f_locals.get(name) for name in ("start", "bytes")]
     sizes = [item for item in bounds if type(item) is int]
-    return {"file asked size": str(sum(sizes))} if bounds and len(sizes) == len(bounds) else {}
+    return {"file asked size": str(sum(sizes))} if len(sizes) == len(bounds) else {}
 
 
 def _held(frame: FrameType, *, written: bool) -> tuple[str | None, str | None]:
@@ -307,7 +309,8 @@ def _elsewhere(path: str) -> dict[str, str]:
     """
     if os.path.isabs(path):
         return {}
-    here, main = os.getcwd(), getattr(sys.modules.get("__main__"), "__file__", None)
+    here, module = os.getcwd(), sys.modules.get("__main__")
+    main = module.__dict__.get("__file__") if type(module) is ModuleType else None  # runs no __getattr__() of it
     begun, script = os.environ.get("PWD", ""), os.path.dirname(os.path.abspath(main)) if type(main) is str else ""
     for folder in (begun, script, os.path.dirname(script)):
         if os.path.isabs(folder) and os.path.realpath(folder) != here and os.path.exists(os.path.join(folder, path)):

@@ -19,7 +19,7 @@ _NAMES = {
     **{f"f{size // 8}": f"float{size}" for size in (16, 32, 64)},
     **{f"{kind[0]}{size // 8}": f"{kind}{size}" for kind in ("int", "uint") for size in (8, 16, 32, 64)},
 }  # fmt: skip
-_OF_TENSORS = {"float": "float32", "int": "int32"}  # as methods, and as torch.float
+_OF_TENSORS = {"float": "float32", "int": "int32", "byte": "uint8", "char": "int8"}  # as methods, and as torch.float
 _METHODS = frozenset({"half", "float", "double", "long", "int", "short", "bfloat16"})
 _CONVERTS = frozenset({"astype", "to", "type"})
 _SAME = frozenset(
@@ -59,6 +59,8 @@ def element_type(back: Slice, node: ast.AST, spot: Spot, depth: int = 8) -> str 
         return None
     name, given = called_name(call) or "", keyword_value(call, "dtype")
     owner = call.func.value if isinstance(call.func, ast.Attribute) else None
+    if name == "view" and call.args and type_named(back, call.args[0], made.spot) is not None:
+        given = call.args[0]
     if given is None and name in _CONVERTS and call.args:
         given = call.args[0]
     if given is None and name in _SECOND and len(call.args) > 1:

@@ -35,6 +35,7 @@ class Written(msgspec.Struct, frozen=True):
 
     value: ast.expr
     spot: Spot
+    folder: tuple[str, ...] | None = None  # where the source shows all of it
 
 
 def reads_file(call: ast.Call) -> bool:
@@ -61,13 +62,16 @@ def writers(files: Mapping[str, ast.Module], back: Slice, call: ast.Call, key: o
     end = _end(back, call.args[0], spot)
     if end is None:
         return []
-    return [
+    found = [
         item
         for file, tree in files.items()
         for node in nodes_of(tree)
         if isinstance(node, ast.Call) and called_name(node) in _WRITERS
         for item in _of_end(back, node, key, place_of(files, file, tree, node), end)
     ]
+    read = _folder(back, call.args[0], spot)
+    other = found[0].folder if len(found) == 1 else None
+    return [] if read is not None and other is not None and read != other else found
 
 
 def saves_of(files: Mapping[str, ast.Module], back: Slice, call: ast.Call, spot: Spot) -> list[tuple[ast.Call, Spot]]:
@@ -96,7 +100,7 @@ def _of_end(back: Slice, call: ast.Call, key: object, spot: Spot, end: str) -> I
     numpy = called_name(call) == "save" and _of_numpy(call)
     for path, value in (*_saved(call, key), *_mapped(call, key), *_put(call, key, spot)):
         if _end(back, path, spot, added=_ARRAY if numpy else "") == end:
-            yield Written(value, spot)
+            yield Written(value, spot, _folder(back, path, spot))
 
 
 def _saved(call: ast.Call, key: object) -> Iterator[tuple[ast.expr, ast.expr]]:
@@ -159,6 +163,11 @@ def _item(value: ast.expr, key: object) -> ast.expr | None:
 
 def _of_numpy(call: ast.Call) -> bool:
     return isinstance(call.func, ast.Attribute) and variable(call.func.value) in _NUMPY
+
+
+def _folder(back: Slice, node: ast.expr, spot: Spot) -> tuple[str, ...] | None:
+    parts = path_parts(back, node, spot)[:-1]
+    return parts if parts and not any("{" in part for part in parts) else None
 
 
 def _end(back: Slice, node: ast.expr, spot: Spot, *, added: str = "") -> str | None:

@@ -41,3 +41,11 @@ def test_secrets_are_masked() -> None:
     """As in command lines."""
     found = written("import sys; sys.exit('failed with --api-key=abcdef123456')", capture_output=True)
     assert "abcdef123456" not in found[0]
+
+
+def test_half_a_secret_is_none() -> None:
+    """A line is masked before it is cut, and one whose begin is cut off is not told."""
+    far = written("import sys; sys.exit('failed ' + 'x' * 120 + ' ghp_' + 'a' * 36)", capture_output=True)
+    assert "aaaa" not in far[0]
+    begun = written("import sys; sys.exit('API_KEY=' + 'b' * 9000)", capture_output=True)
+    assert begun == []

@@ -41,10 +41,22 @@ def padded_record_subject(at: FailingLine) -> str | None:
     except struct.error:  # such a type has no size without native alignment
         return None
     there = [item for part in call.args[1:2] if (item := _bytes(at, part)) is not None]
-    if padded != int(wanted[1]) or padded == packed or any(item != packed for item in there):
+    if padded != int(wanted[1]) or padded == packed or any(item != packed for item in there or _asked(call)):
         return None
     has = f", and `{source(call.args[1])}` has {there[0]}" if there else ""
     return f"the format '{text}' takes {padded} bytes, {padded - packed} of them gaps as C aligns its fields{has}"
+
+
+def _asked(call: ast.Call) -> list[int]:
+    """How many bytes a read() in its place asks for; -1, which no format has, where that is not shown.
+
+    Where it asks for as many as the format takes, the file has ended.
+    """
+    read = call.args[1] if len(call.args) > 1 else None
+    asked = read.args[0] if isinstance(read, ast.Call) and called_name(read) == "read" and read.args else None
+    if read is None or (isinstance(read, ast.Name) and asked is None):
+        return []
+    return [asked.value if isinstance(asked, ast.Constant) and isinstance(asked.value, int) else -1]
 
 
 def _unpacks(at: FailingLine) -> ast.Call | None:

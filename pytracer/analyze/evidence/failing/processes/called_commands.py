@@ -6,6 +6,9 @@ from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.line import FailingLine
 
 _FAILED = Pattern(r"^Command (?P<command>.+) returned non-zero exit status (?P<status>\d+)")
+_ERROR = Pattern(  # a warning, or a bar of progress, is no reason of a status
+    r"(?i:error|exception|cannot|can't|no such|not found|fail|invalid|denied|unknown|unable|usage:|fatal|refused|abort)"
+)
 
 
 def failed_command(at: FailingLine) -> str | None:
@@ -13,8 +16,9 @@ def failed_command(at: FailingLine) -> str | None:
     subject, found = failed_command_subject(at), _FAILED.search(at.message)
     if subject is None or found is None:
         return None
+    mend = "Mend that" if _ERROR.search(subject) else "The reason lies in the command"
     return (
-        f"{subject[:1].upper()}{subject[1:]}. Mend that: line {at.line} only passes its exit status {found['status']} "
+        f"{subject[:1].upper()}{subject[1:]}. {mend}: line {at.line} only passes its exit status {found['status']} "
         "on. Run the command by hand, in the same directory and environment, for all of its output."
     )
 
@@ -22,4 +26,5 @@ def failed_command(at: FailingLine) -> str | None:
 def failed_command_subject(at: FailingLine) -> str | None:
     """For the headline."""
     text = at.values.get("written to stderr")
-    return f"it wrote to stderr: {text}" if text and at.kind == "CalledProcessError" else None
+    failed = at.kind == "CalledProcessError" and _FAILED.search(at.message) is not None  # a signal is no reason of it
+    return f"it wrote to stderr: {text}" if text and failed else None

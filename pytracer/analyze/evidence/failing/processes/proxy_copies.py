@@ -19,6 +19,7 @@ from pytracer.analyze.evidence.syntax.scopes import own_nodes, parameters, scope
 
 _PROXIES = ("dict", "list")
 _MANAGERS = ("Manager", "SyncManager")
+_PARSERS = ("load", "loads", "safe_load", "full_load", "read_text", "parse", "vars")  # what they give is no Manager's
 _HOPS = 4
 
 
@@ -75,7 +76,7 @@ def _lost(at: FailingLine) -> _Lost | None:
         return None
     store, spot = keyed[0]
     proxy = _proxy(at, keyed[0][0].value.value, spot, _HOPS)
-    if proxy is None or any(_is_nested(tree) for tree in at.files.values()):
+    if proxy is None or any(_is_nested(at, file, tree) for file, tree in at.files.items()):
         return None
     return _Lost(store, spot, *proxy)
 
@@ -88,9 +89,23 @@ def _asks_item(at: FailingLine) -> bool:
                 continue
             name = item.value.id if isinstance(item.value, ast.Name) else ""
             made = at.made(item.value, calls=False)
+            if any(called_name(part) in _PARSERS for part in _calls_behind(at, item.value)):
+                return False
             of_item = made is not None and isinstance(made.node, ast.Subscript)
             return isinstance(item.value, ast.Subscript) or of_item or is_loop_variable(at.scope, name, at.line)
     return False
+
+
+def _calls_behind(at: FailingLine, node: ast.expr) -> Iterator[ast.Call]:
+    """In what `found["a"]` is an item of, as written and as made."""
+    made = at.made(node, calls=True)
+    base: ast.AST = made.node if made is not None else node
+    while isinstance(base, ast.Subscript):
+        base = base.value
+    found = at.made(base, calls=True) if isinstance(base, ast.expr) else None
+    for item in (base, found.node if found is not None else base):
+        if isinstance(item, ast.Call):
+            yield item
 
 
 def _proxy(at: FailingLine, node: ast.expr, spot: Spot, left: int) -> tuple[ast.Call, Spot] | None:
@@ -125,9 +140,18 @@ def _is_manager(at: FailingLine, node: ast.expr, spot: Spot) -> bool:
     )
 
 
-def _is_nested(tree: ast.Module) -> bool:
-    """Whether an item is made by a Manager, too: `results[name] = manager.dict()`."""
-    return any(_is_proxy_call(value) for value in _items(tree))
+def _is_nested(at: FailingLine, file: str, tree: ast.Module) -> bool:
+    """Whether an item is made by a Manager, too: `results[name] = manager.dict()`, or a function may make it so."""
+    return any(
+        _is_proxy_call(value)
+        or (
+            isinstance(value, ast.Call)
+            and _is_proxy_call(
+                at.slice.made(value, Spot(file, tree, scope_of(tree, value.lineno), value.lineno), calls=True).node
+            )
+        )
+        for value in _items(tree)
+    )
 
 
 def _items(tree: ast.Module) -> Iterator[ast.expr]:
@@ -138,5 +162,5 @@ def _items(tree: ast.Module) -> Iterator[ast.expr]:
             yield from (part for given in item.args for part in nodes_of(given) if isinstance(part, ast.expr))
 
 
-def _is_proxy_call(node: ast.expr) -> bool:
+def _is_proxy_call(node: ast.AST) -> bool:
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _PROXIES

@@ -22,10 +22,11 @@ from pytracer.analyze.evidence.syntax.scopes import (
     parents_of,
     qualified_name,
     scope_of,
-    spans_body,
+    spans,
 )
 
 _MAKERS = {"TemporaryDirectory": ("folder", 0), "NamedTemporaryFile": ("file", 4)}  # where `suffix` and `prefix` stand
+_PLAIN_MAKERS = ("mkdtemp", "mkstemp", "mktemp")
 _ENDS = {"folder": ("cleanup",), "file": ("close", "unlink")}
 _FILLS = frozenset({"dump", "save", "savez", "savez_compressed", "savetxt", "copyfileobj"})  # and do not keep it
 _RANDOM = "[a-z0-9_]{8}"  # CPython, Lib/tempfile.py
@@ -71,8 +72,12 @@ def _ended(at: FailingLine) -> _Ended | None:
         (call, Spot(file, tree, scope_of(tree, call.lineno), call.lineno))
         for file, tree in at.files.items()
         for call in nodes_of(tree)
-        if isinstance(call, ast.Call) and called_name(call) in _MAKERS
+        if isinstance(call, ast.Call) and called_name(call) in (*_MAKERS, *_PLAIN_MAKERS)
     ]
+    if any(
+        called_name(call) in _PLAIN_MAKERS for call, _ in calls
+    ):  # of which another line removes what has such names
+        return None
     fits = [(call, spot) for call, spot in calls if _has_name(at, call, spot, part)]
     return _end_of(at, *fits[0]) if len(fits) == 1 else None
 
@@ -87,6 +92,8 @@ def _has_name(at: FailingLine, call: ast.Call, spot: Spot, part: str) -> bool:
             return False
         ends.append(made.value)
     deleted = keyword_value(call, "delete")
+    if keyword_value(call, "delete_on_close") is not None:  # then close() alone does not remove it
+        return False
     kept = deleted is not None and not (isinstance(deleted, ast.Constant) and deleted.value is True)
     return not kept and re.fullmatch(re.escape(ends[1]) + _RANDOM + re.escape(ends[0]), part) is not None
 
@@ -95,6 +102,8 @@ def _end_of(at: FailingLine, call: ast.Call, spot: Spot) -> _Ended | None:
     parents = parents_of(spot.tree)
     parent = parents.get(call)
     if isinstance(parent, ast.Attribute) and parent.attr == "name":
+        if called_name(call) == "NamedTemporaryFile":  # only a new name was asked for, and a line is to write it
+            return None
         return _Ended(call, spot, "at once, as nothing keeps the object", _keep(at, call, spot, None))
     if isinstance(parent, ast.withitem):
         return _of_block(at, call, spot, parents.get(parent))
@@ -118,9 +127,11 @@ def _end_of(at: FailingLine, call: ast.Call, spot: Spot) -> _Ended | None:
 def _of_block(at: FailingLine, call: ast.Call, spot: Spot, block: ast.AST | None) -> _Ended | None:
     if not isinstance(block, ast.With):
         return None
+    if any(isinstance(item, (ast.Yield, ast.YieldFrom)) for part in block.body for item in nodes_of(part)):
+        return None  # it ends with the block of its caller
     inside = (at.slice.spot(depth) for depth in range(len(at.frames)))
-    if any(item is not None and item.tree is spot.tree and spans_body(block.body, item.line) for item in inside):
-        return None
+    if any(item is not None and item.tree is spot.tree and spans(block, item.line) for item in inside):
+        return None  # or at its first line, which ends it: what was moved away cannot be removed
     last = at.place(spot, block.body[-1].end_lineno or block.body[-1].lineno)
     how = f"at the end of its `with` block ({last})"
     begins = at.place(spot, block.lineno)

@@ -21,6 +21,7 @@ from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.slicing.written_files import Written, reads_file, writers
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value, without_wrappers
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
+from pytracer.analyze.evidence.syntax.scopes import parents_of, statement_at
 
 _MAPPED = "mmap length is greater than file size"
 _SHAPED = Pattern(r"^cannot reshape array of size (\d+) into shape \(([\d, -]+)\)")
@@ -67,9 +68,23 @@ def _misread(at: FailingLine) -> _Misread | None:
         return None
     if len(made) == 1 and wrote[0] is not None and wrote[0] != own:
         return _of_types(at, call, spot, made[0], own, wrote[0])
-    if len(made) == _PARTS and wrote[1] == own and made[0].spot.scope is made[1].spot.scope:
+    if len(made) == _PARTS and wrote[1] == own and _follow(made):
         return _of_header(at, call, spot, made, own)
-    return _too_short(at, call, spot, made, own)
+    return _too_short(at, call, spot, made if wrote == [own] else [], own)
+
+
+def _follow(made: list[Written]) -> bool:
+    """Whether one is written right before the other, and not in another branch."""
+    head, data = (statement_at(item.spot.tree, item.value.lineno) for item in made)
+    parents = parents_of(made[0].spot.tree)
+    together = head is not None and data is not None and parents.get(head) is parents.get(data)
+    above = parents.get(head) if head is not None and together else None
+    block = (
+        next((part for _, part in ast.iter_fields(above) if isinstance(part, list) and head in part), [])
+        if above is not None
+        else []
+    )
+    return data in block and head is not data and block.index(head) < block.index(data)
 
 
 def _read(at: FailingLine) -> tuple[ast.Call, Spot] | None:
@@ -152,7 +167,7 @@ def _of_header(at: FailingLine, call: ast.Call, spot: Spot, made: list[Written],
 def _too_short(at: FailingLine, call: ast.Call, spot: Spot, made: list[Written], own: str) -> _Misread | None:
     """Of a mapped file that was made with fewer elements."""
     size, asked = _sizes(at)
-    if size is None or asked is None or size >= asked:
+    if size is None or asked is None or size >= asked or keyword_value(call, "offset") is not None:
         return None
     here, items = at.place(spot, call.lineno), BYTES[own]
     name, counts = _name(call), f"{size // items} elements of {own}, and {here} maps {asked // items}"

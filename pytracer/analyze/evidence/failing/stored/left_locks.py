@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
@@ -14,6 +15,7 @@ from pytracer.analyze.naming import LineWords
 
 _REMOVES = frozenset({"remove", "unlink"})
 _MODULES = ("os", "pathlib")
+_LOCK = Pattern(r"(?i)lock|mutex|\bpid|\.pid\b|semaphore|sentinel")
 
 
 def left_lock(at: FailingLine) -> str | None:
@@ -33,7 +35,8 @@ def left_lock(at: FailingLine) -> str | None:
 def left_lock_subject(at: FailingLine) -> str | None:
     """For the headline; whether the holder still runs is not recorded."""
     path = _exclusive(at)
-    removals = [*_removals(at, path)] if path is not None else []
+    named = path is not None and _LOCK.search(f"{ast.unparse(path)} {at.values.get('file', '')}") is not None
+    removals = [*_removals(at, path)] if path is not None and named else []  # an output is made by mode "x", too
     if len(removals) != 1:
         return None
     place, call = removals[0]

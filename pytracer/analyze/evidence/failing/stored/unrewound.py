@@ -14,13 +14,14 @@ from pytracer.analyze.evidence.slicing.spots import Made, Spot
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value, passed_values
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
-from pytracer.analyze.evidence.syntax.scopes import class_around
+from pytracer.analyze.evidence.syntax.scopes import class_around, parents_of
 
 _NOTHING_LEFT = Pattern(r"^$|Ran out of input|Expecting value: line 1 column 1 \(char 0\)|failed finding central dir")
 _KINDS = ("EOFError", "JSONDecodeError", "RuntimeError")
 _BUFFERS = frozenset({"BytesIO", "StringIO"})
 _FILES = frozenset({"TemporaryFile", "NamedTemporaryFile", "SpooledTemporaryFile"})
 _READS, _WRITES = frozenset({"load"}), frozenset({"save", "dump", "write", "writelines", "savez"})
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _SETS = frozenset({"seek", "getvalue", "getbuffer", "truncate"})
 
 
@@ -60,7 +61,20 @@ def _unrewound(at: FailingLine) -> _Unrewound | None:
     made = at.slice.made(reads[0].args[0], spot, calls=True)
     name = _name(made) if _is_buffer(made.node) else None
     writes = [*_writes(made, name)] if name is not None else []
-    return _Unrewound(name, writes[0], made.spot) if name is not None and len(writes) == 1 else None
+    if name is None or len(writes) != 1 or _may_be_left_out(made, writes[0]):
+        return None
+    return _Unrewound(name, writes[0], made.spot)
+
+
+def _may_be_left_out(made: Made, write: ast.Call) -> bool:
+    """Whether a branch or a loop has the write and not the making: then the buffer may be empty."""
+    parents = parents_of(made.spot.tree)
+    above, around = parents.get(write), set[ast.AST]()
+    while above is not None and not isinstance(above, (*_FUNCTIONS, ast.Module)):
+        around.add(above)
+        above = parents.get(above)
+    maybe = (item for item in around if isinstance(item, (ast.If, ast.IfExp, ast.ExceptHandler, ast.For, ast.While)))
+    return any(made.node not in nodes_of(item) for item in maybe)
 
 
 def _is_buffer(node: ast.AST) -> bool:

@@ -63,6 +63,9 @@ def shards(holds: str = DROPPED, name: str = "folder.name", between: str = "pass
     return SHARDS.format(holds=holds, name=name, between=between)
 
 
+MADE_TWICE = shards("folder = tempfile.TemporaryDirectory()") + "work = tempfile.mkdtemp()\n"
+
+
 def test_folder_whose_object_nothing_keeps(tmp_path: Path) -> None:
     """It is removed when the function returns that made it; a method can keep it."""
     found = said(tmp_path, shards(), WAY, "shards-a1b2_c3d")
@@ -94,11 +97,12 @@ def test_folder_that_the_program_cleans_up(tmp_path: Path) -> None:
         (shards("folder = tempfile.TemporaryDirectory(); self.kept = folder"), "tmpa1b2_c3d"),
         (shards("folder = tempfile.TemporaryDirectory(); keep(folder)"), "tmpa1b2_c3d"),
         (shards("folder = tempfile.mkdtemp()", "folder"), "tmpa1b2_c3d"),  # which nothing removes
+        (MADE_TWICE, "tmpa1b2_c3d"),
         (shards(), "tmpa1b2_c3d"),  # another prefix
         (shards(), "shards-old"),  # no random name
         (shards("folder = tempfile.TemporaryDirectory(prefix=prefix())"), "tmpa1b2_c3d"),
     ],
-    ids=["kept", "passed", "mkdtemp", "prefix", "name", "unknown"],
+    ids=["kept", "passed", "mkdtemp", "mkdtemp as well", "prefix", "name", "unknown"],
 )
 def test_other_folders_are_not_laid_to_an_object(source: str, part: str, tmp_path: Path) -> None:
     """The look-alikes."""
@@ -145,3 +149,14 @@ def test_file_whose_object_nothing_keeps(fills: str, named: bool, tmp_path: Path
     """What only fills it does not keep it."""
     found = said(tmp_path, FILE.format(fills=fills), [("<module>", 7)], "tmpa1b2_c3d", "")
     assert ("is removed when render() returns: `file` alone keeps it" in (found.subject or "")) is named
+
+
+def test_block_that_failed_at_its_own_end(tmp_path: Path) -> None:
+    """What was moved away cannot be removed; and a block around a yield ends with that of the caller."""
+    moved = """import tempfile, os
+def save(path):
+    with tempfile.NamedTemporaryFile() as file:
+        os.replace(file.name, path)
+save("a.pt")
+"""
+    assert said(tmp_path, moved, [("save", 3), ("<module>", 5)], "tmpa1b2_c3d", "").subject is None

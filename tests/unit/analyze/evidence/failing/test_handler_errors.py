@@ -83,3 +83,17 @@ def test_handler_that_fails_has_the_reason_of_its_line(tmp_path: Path) -> None:
     stack = [PythonFrame(function=name, file=str(program), line=number) for name, number in way]
     found = explained(snapshot, ExceptionReport(type="OSError", message="too slow"), stack)
     assert "the handler of" not in (found.subject or "")
+
+
+def test_alarm_that_may_limit_what_runs_is_not_said_to_stay(tmp_path: Path) -> None:
+    """Its function only sets it, for the next step."""
+    program = PROGRAM.replace("    return read(n)", "")
+    path = tmp_path / "train.py"
+    path.write_text(program.format(kind="SIGALRM", begins="signal.alarm(5)", calls="pass"), encoding="utf-8")
+    snapshot: Any = SimpleNamespace(
+        created_wall_ns=time.time_ns() + 10**9, rank=None, environment={}, argv=("a",), facts=(), named={}
+    )
+    way = [("on_signal", 3), ("main", 10), ("<module>", 12)]
+    stack = [PythonFrame(function=name, file=str(path), line=number) for name, number in way]
+    found = explained(snapshot, ExceptionReport(type="TimeoutError", message="too slow"), stack)
+    assert "as no line" not in (found.subject or "")

@@ -68,6 +68,7 @@ def test_store_into_an_item_of_a_managers_dict(tmp_path: Path) -> None:
         {"manager": "Pool()"},
         {"stores": "results[name]['step'] = 1"},  # another key
         {"reads": 'model(found)["loss"]'},  # of something else
+        {"reads": 'json.load(open(found))["a"]["loss"]'},  # of a file
     ],
     ids=str,
 )

@@ -65,6 +65,12 @@ def test_other_buffers_are_not_at_their_end(made: str, then: str, error: tuple[s
     assert "left off" not in (found.subject or "")
 
 
+def test_buffer_that_a_branch_may_have_left_empty(tmp_path: Path) -> None:
+    """Of another rank."""
+    source = BUFFER.format(made="io.BytesIO()", then="pass").replace("    torch.save", "    if rank == 0: torch.save")
+    assert "left off" not in (said(tmp_path, source, COPY, ("EOFError", "Ran out of input")).subject or "")
+
+
 ARCHIVE = """import numpy as np
 def export(path, x, y):
     np.savez({saved})
@@ -176,6 +182,14 @@ def test_other_files_are_no_locks(opens: str, releases: str, tmp_path: Path) -> 
     """The look-alikes."""
     found = said(tmp_path, LOCK.format(opens=opens, releases=releases), TAKE, THERE, {"file": "out/.lock"})
     assert "the lock" not in (found.subject or "")
+
+
+def test_output_that_is_there_is_no_lock(tmp_path: Path) -> None:
+    """By its name."""
+    source = LOCK.format(opens="open(self.path, 'x')", releases="os.remove(self.path)")
+    source = source.replace(".lock", "a.json").replace("Lock", "Export").replace("lock", "export")
+    way = [("Export.acquire", 6), ("<module>", 10)]
+    assert "the lock" not in (said(tmp_path, source, way, THERE, {"file": "out/a.json"}).subject or "")
 
 
 def test_path_with_a_line_break(tmp_path: Path) -> None:
