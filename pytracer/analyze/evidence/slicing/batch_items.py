@@ -7,6 +7,7 @@ collate_fn; of a TensorDataset to its tensor. By syntax alone: nothing where two
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
 import msgspec
 from msgspec import structs
@@ -21,9 +22,11 @@ from pytracer.analyze.evidence.syntax.scopes import all_parameters, own_nodes, s
 
 _HOPS = 12
 _MOVES = frozenset({"to", "cuda", "cpu", "contiguous", "clone", "detach"})
-_PASS_ON = frozenset({"enumerate", "tqdm", "track", "trange", "iter", "next", "islice"})
+_PASS_ON = frozenset({"enumerate", "tqdm", "track", "trange", "iter", "islice"})
 _PARTS_OF_DATA = frozenset({"random_split", "Subset"})
 _ITEM = "__getitem__"
+_OTHER_WAYS = ("__iter__", "__getitems__")  # by which a DataLoader may ask in place of it
+_BY_PLACE = 4  # arguments of a DataLoader before those that change what a batch is
 _Key = int | str
 
 
@@ -91,24 +94,29 @@ def _looped(part: _Part) -> _Part | None:
     name = variable(node)
     if name is None:
         return None
-    bound = [line for line, _, _ in bindings_of(spot.scope, name)]
+    heads = [*_heads(spot, name)]
+    if len(heads) != 1 or name in all_parameters(spot.scope):
+        return None
+    first, head = heads[0]
+    if any(first < line < spot.line for line, _, _ in bindings_of(spot.scope, name)):
+        return None  # of another value by now
+    keys = _place(head.target, name)
+    if keys is None:
+        return None
+    if isinstance(head.iter, ast.Call) and called_name(head.iter) == "enumerate":
+        if keys[:1] != (1,):
+            return None
+        keys = keys[1:]
+    return _Part(head.iter, structs.replace(spot, line=first), (*keys, *part.keys))
+
+
+def _heads(spot: Spot, name: str) -> Iterator[tuple[int, ast.For | ast.AsyncFor | ast.comprehension]]:
+    """The loops around a line that set a variable, and those of a comprehension in it, with their line."""
     for item in own_nodes(spot.scope):
-        heads = [item] if isinstance(item, (ast.For, ast.AsyncFor)) else getattr(item, "generators", [])
-        for head in heads if isinstance(item, (ast.stmt, ast.expr)) and spans(item, spot.line) else []:
-            if not holds(head.target, name) or name in all_parameters(spot.scope):
-                continue
+        if isinstance(item, (ast.stmt, ast.expr)) and spans(item, spot.line):
+            heads = [item] if isinstance(item, (ast.For, ast.AsyncFor)) else getattr(item, "generators", [])
             first = item.lineno if isinstance(item, ast.stmt) else spot.line
-            if any(first < line < spot.line for line in bound):
-                return None  # of another value by now
-            keys = _place(head.target, name)
-            if keys is None:
-                return None
-            if isinstance(head.iter, ast.Call) and called_name(head.iter) == "enumerate":
-                if keys[:1] != (1,):
-                    return None
-                keys = keys[1:]
-            return _Part(head.iter, structs.replace(spot, line=first), (*keys, *part.keys))
-    return None
+            yield from ((first, head) for head in heads if holds(head.target, name))
 
 
 def _place(target: ast.AST, name: str) -> tuple[_Key, ...] | None:
@@ -138,6 +146,8 @@ def _of_loader(follow: Slice, part: _Part) -> BatchItem | None:
         return None
     if any(item.arg is None for item in node.keywords) or any(isinstance(item, ast.Starred) for item in node.args):
         return None  # `**options` may have a collate_fn
+    if len(node.args) > _BY_PLACE or follow.defined(node.func, spot) is not None:
+        return None  # a collate_fn by its place, or the program's own class of that name
     collate = keyword_value(node, "collate_fn")
     if collate is not None:
         return _of_collate(follow, collate, part.keys, found)
@@ -179,7 +189,7 @@ def _of_data(follow: Slice, data: ast.AST, spot: Spot, keys: tuple[_Key, ...], l
     owner = follow.defined(node.func, spot)
     if owner is None or not isinstance(owner[0], ast.ClassDef):
         return None
-    method = method_of(owner[0], (_ITEM,))
+    method = method_of(owner[0], (_ITEM,)) if method_of(owner[0], _OTHER_WAYS) is None else None
     made = _returned(follow, method, owner[1], keys) if method is not None else None
     return BatchItem(f"{owner[0].name}.{_ITEM}", made, loader) if made is not None else None
 

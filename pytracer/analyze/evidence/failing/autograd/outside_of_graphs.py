@@ -57,7 +57,7 @@ def _changed_leaf(at: FailingLine) -> str | None:
         return None
     name = source(target)
     return (
-        f"`{name}`{at.came(name)} is trained, and line {at.line} (`{source(statement)}`) changes it in place while "
-        f"gradients are recorded. Put line {at.line} below `with torch.no_grad():`; or, where the change shall be "
-        "part of the loss, make a new tensor of it."
+        f"`{name}`{at.came(name)} requires a gradient, and line {at.line} (`{source(statement)}`) changes it in place "
+        f"while gradients are recorded. Put line {at.line} below `with torch.no_grad():`; or, where the change shall "
+        "be part of the loss, make a new tensor of it."
     )

@@ -12,6 +12,7 @@ from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.tensors.index_ranges import last_layer
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 
 _SEVERAL = Pattern(r"0D or 1D target tensor expected, multi-target not supported")
 _WEIGHTS = Pattern(
@@ -70,11 +71,26 @@ def _other_weights(at: FailingLine, found: re.Match[str]) -> str | None:
     computed = call.args[0] if call.args and isinstance(call.args[0], ast.Call) else None
     shown = computed if computed is not None else output
     gives = f"`{source(shown)}`{last_layer(at, source(shown))} has" if shown is not None else "the output has"
+    if _takes_several(at, call):
+        return (
+            f"The weight= of {whose}(){weight} has {sizes} numbers, and {gives} {classes} classes: {whose}() is used "
+            "for outputs of several kinds. Make one with its own weight= for each of them."
+        )
     return (
         f"The weight= of {whose}(){weight} has {sizes} numbers, and {gives} {classes} classes: one for each class is "
         f"needed. Count by torch.bincount(labels, minlength={classes}), or over a list of all classes, also those that "
         "the data lacks; or correct the number of outputs."
     )
+
+
+def _takes_several(at: FailingLine, call: ast.Call) -> bool:
+    """`criterion(a, y) + criterion(b, z)`, of a criterion that is made elsewhere."""
+    whose = ast.unparse(call.func)
+    used = [item for item in nodes_of(at.statement or at.scope) if isinstance(item, ast.Call) and item.args]
+    given = {
+        (ast.unparse(item.args[0]), ast.unparse(item.args[-1])) for item in used if ast.unparse(item.func) == whose
+    }
+    return keyword_value(call, "weight") is None and len({one for one, _ in given}) > 1 < len({two for _, two in given})
 
 
 def _weight_of(at: FailingLine, call: ast.Call) -> str:

@@ -82,7 +82,20 @@ def _converted_model(at: FailingLine, dtype: str) -> str:
                 if not at.slice.is_layer(item.func.value, spot) and ast.unparse(item.func.value) != "self":
                     return ""
                 found.append((file, item))
-    return f" ({at.in_file(found[0][0], found[0][1].lineno)}: `{source(found[0][1])}`)" if len(found) == 1 else ""
+    if len(found) != 1 or _is_asked_elsewhere(at, found[0][1], dtype, method):
+        return ""
+    return f" ({at.in_file(found[0][0], found[0][1].lineno)}: `{source(found[0][1])}`)"
+
+
+def _is_asked_elsewhere(at: FailingLine, call: ast.Call, dtype: str, method: str) -> bool:
+    """`dtype=torch.float16` of another line, which may have made the layer."""
+    names = (f"torch.{dtype}", f"torch.{method}")
+    within = {id(item) for item in nodes_of(call)}
+    return any(
+        isinstance(item, ast.Attribute) and ast.unparse(item) in names and id(item) not in within
+        for tree in at.files.values()
+        for item in nodes_of(tree)
+    )
 
 
 def _soft_target(at: FailingLine, found: str) -> str | None:
@@ -126,7 +139,8 @@ def _of_pair(at: FailingLine, wanted: str | None, found: str | None) -> str | No
 
 def _odd(at: FailingLine, name: str, has: str, wanted: str, other: str) -> str:
     convert = _CONVERT.get(wanted, f".to(torch.{wanted})")
-    why = "; NumPy makes float64" if has == "float64" else ""
+    asked = any(word in at.came(name) for word in ("float64", "double"))
+    why = "; NumPy makes float64" if has == "float64" and not asked else ""
     whole = re.fullmatch(r"[\w.]+(?:[\[(].*[\])])?", name) is not None  # no operator binds less than the call
     written = f"{name}{convert}" if whole else f"({name}){convert}"
     return f"`{name}`{at.came(name)} is {has}, and {other}{why}. Write `{written}`, or convert it where it is made."

@@ -55,11 +55,10 @@ def row_beyond(at: FailingLine, found: re.Match[str]) -> str | None:
     if places is not None:
         return f"`{layer.name}`{at.came(layer.name)}{places}"
     if high == rows:
-        from_one = "numbers from 1, or " if low else ""
+        need = "numbers from 1, or a token for padding or unknown, need" if low else "a token for padding needs"
         end = ", or number from 0" if low else ""
         return (
-            f"{table}, and `{passed}` reaches {high}: one row too few. Make it with {rows + 1} ({from_one}a token for "
-            f"padding or unknown, need one more){end}."
+            f"{table}, and `{passed}` reaches {high}: one row too few. Make it with {rows + 1} ({need} one more){end}."
         )
     return (
         f"{table}, and `{passed}` reaches {high}: make the table for the vocabulary or length in use (len(tokenizer), "
@@ -184,7 +183,10 @@ def _chosen_by(at: FailingLine, index: ast.AST) -> str | None:
         for file, item in calls
         if called_name(item) == "DataLoader" and (value := keyword_value(item, "sampler", "batch_sampler")) is not None
     ]
-    found += [(file, item) for file, item in calls if called_name(item) == "Subset"]
+    if sum(called_name(item) == "DataLoader" for _, item in calls) != 1:
+        found = []  # which of them asked is not known
+    below = any((item.file or "").endswith("utils/data/dataset.py") for item in at.stack)
+    found += [(file, item) for file, item in calls if called_name(item) == "Subset" and below]
     return f"`{source(found[0][1])}` ({at.in_file(found[0][0], found[0][1].lineno)})" if len(found) == 1 else None
 
 

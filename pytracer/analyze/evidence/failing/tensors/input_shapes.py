@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 
 from pytracer._patterns import Pattern
@@ -19,7 +20,7 @@ def unfit_channels(at: FailingLine, found: re.Match[str]) -> str | None:
     made = re.sub(r"\.\d+$", "", layer.name) if layer is not None else ""
     name = f"`{layer.name}`{at.came(made)}" if layer is not None else "The convolution"
     has = f"{name} takes {expected} channels (dimension 1), and its input is {found[1]}"
-    if shape[-1] == expected:
+    if shape[-1] == expected != shape[-2]:
         return f"{has}: the channels are last. {_channels_first(at, shape)}"
     if expected == 3 and got == 1:
         return (
@@ -36,7 +37,9 @@ def unfit_channels(at: FailingLine, found: re.Match[str]) -> str | None:
 
 def _channels_first(at: FailingLine, shape: tuple[int, ...]) -> str:
     """`Pass x.permute(0, 3, 1, 2)`, by the dimensions of the weight: those of a batch, or of a single input."""
-    weight = _WEIGHT.search(at.message)
+    weight, call = _WEIGHT.search(at.message), at.only(ast.Call)
+    given = at.shape(call.args[0]) if call is not None and call.args else None
+    shape = given.sizes if given is not None else shape  # the message has a batch of 1 before a single input
     rank = len(sizes_in(weight[1])) if weight is not None else len(shape)
     batch = [0] if len(shape) == rank else []
     order = [*batch, len(shape) - 1, *range(len(batch), len(shape) - 1)]

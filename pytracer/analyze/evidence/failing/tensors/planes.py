@@ -17,6 +17,7 @@ from pytracer.analyze.evidence.syntax.scopes import class_around
 
 _IMAGE = 4  # batch, channels, height, width
 _LEAST = 2
+_FACTORS = 3  # of `32 * 8 * 8`
 
 
 class Planes(msgspec.Struct, frozen=True):
@@ -29,9 +30,7 @@ class Planes(msgspec.Struct, frozen=True):
 
 def planes(at: FailingLine, size: ast.expr, spot: Spot, has: int, takes: int) -> Planes | None:
     """Of the expression of the size that a layer was made for; None where it is not certain which planes are meant."""
-    factors = _factors(size)
-    counts = [at.evaluated(item, spot) for item in factors] if len(factors) > 1 else [_last_convolution(at, spot)]
-    for count in counts:
+    for count in _counts(at, size, spot, has):
         if not count or count < _LEAST or has % count or takes % count:
             continue
         one, other = math.isqrt(has // count), math.isqrt(takes // count)
@@ -47,31 +46,51 @@ def _factors(node: ast.AST) -> list[ast.expr]:
     return [node] if isinstance(node, ast.expr) else []
 
 
-def _last_convolution(at: FailingLine, spot: Spot) -> int | None:
-    """The channels of the last convolution that the class writes down above the layer."""
+def _counts(at: FailingLine, size: ast.expr, spot: Spot, has: int) -> list[int | None]:
+    """How many planes it may be: of a recorded tensor of that many numbers, of `32 * 8 * 8`, or of convolutions."""
+    flattened = {shape[1] for _, shape in _images_at(at, 0) if math.prod(shape[1:]) == has}
+    if flattened:
+        return [*flattened] if len(flattened) == 1 else []
+    factors, ends = _factors(size), _ends(at, spot)
+    if len(factors) == 1:
+        return [*ends] if len(ends) == 1 else []
+    values = [at.evaluated(item, spot) for item in factors]
+    square = len(values) == _FACTORS and values[1] == values[2]
+    return values if square else [item for item in values if item in ends]
+
+
+def _ends(at: FailingLine, spot: Spot) -> set[int | None]:
+    """The channels of the convolutions of the class whose output no other one of it takes."""
     owner = class_around(spot.tree, spot.scope)
     calls = [item for item in nodes_of(owner) if isinstance(item, ast.Call)] if owner is not None else []
-    found = [item for item in calls if called_name(item) == "Conv2d" and item.lineno <= spot.line]
-    last = max(found, key=lambda item: (item.lineno, item.col_offset), default=None)
-    return at.evaluated(last.args[1], spot) if last is not None and len(last.args) > 1 else None
+    found = [item for item in calls if called_name(item) == "Conv2d" and len(item.args) > 1]
+    taken = {at.evaluated(item.args[0], spot) for item in found}
+    made = {at.evaluated(item.args[1], spot) for item in found}
+    return made if len(made) == 1 else made - (taken - {None})
+
+
+def _images_at(at: FailingLine, depth: int) -> list[tuple[str, tuple[int, ...]]]:
+    held = [(name, shape_of(value)) for name, value in at.values_at(depth).items() if name.isidentifier()]
+    return [
+        (name, shape.sizes)
+        for name, shape in held
+        if shape is not None and len(shape.sizes) == _IMAGE and min(shape.sizes[2:]) > 1
+    ]
 
 
 def images(at: FailingLine) -> tuple[str, tuple[int, ...]] | None:
-    """The one tensor of images of the program's frames, with its name where the data came in."""
-    found: dict[tuple[int, ...], str] = {}
-    for depth in range(len(at.frames)):
-        for name, value in at.values_at(depth).items():
-            shape = shape_of(value)
-            if shape is not None and len(shape.sizes) == _IMAGE and name.isidentifier() and min(shape.sizes[2:]) > 1:
-                found[shape.sizes] = name
-    outermost = [*found.items()][-1:]
-    return (outermost[0][1], outermost[0][0]) if outermost else None
+    """The one tensor of images where the data came in: of the outermost frame that has any."""
+    for depth in reversed(range(len(at.frames))):
+        found = _images_at(at, depth)
+        if found:
+            return found[0] if len({sizes for _, sizes in found}) == 1 else None
+    return None
 
 
 def of_images(at: FailingLine, found: Planes) -> str:
     """`` , as `images` [8, 3, 72, 72] are 72x72 ``, and which size would fit, where both sides are known."""
     known = images(at)
-    if known is None or known[1][2] != known[1][3]:
+    if known is None or known[1][2] != known[1][3] or known[1][1:3] == (found.count, found.has):
         return ""
     name, sizes = known
     side = sizes[2]

@@ -14,10 +14,11 @@ from pytracer.analyze.evidence.failing.usage.missed_lines import missed
 from pytracer.analyze.evidence.failing.usage.settings import whence
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.loops import loops_of
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.ranks import is_for_one_rank
-from pytracer.analyze.evidence.syntax.scopes import Function, class_named, function_named, own_nodes
+from pytracer.analyze.evidence.syntax.scopes import Function, class_named, function_named, own_nodes, spans
 
 _UNSET = Pattern(r"local variable '(\w+)'|name '(\w+)' is not defined|free variable '(\w+)'")
 _ARGUMENTS = Pattern(
@@ -240,7 +241,7 @@ def wrong_kind(at: FailingLine) -> str | None:
         return None
     if found[2] == "callable" and isinstance(at.statement, ast.Assign):
         targets = [variable(item) for item in at.statement.targets]
-        if name in targets:
+        if name in targets and _may_run_again(at, name):
             return (
                 f"Line {at.line} (`{source(at.statement)}`) puts its result into `{name}`, the name of what it calls: "
                 f"from the second time on `{name}` is a {found[1]}. Give the result another name."
@@ -252,6 +253,12 @@ def wrong_kind(at: FailingLine) -> str | None:
     return (
         f"`{name}`{at.came(name)} is a {found[1]}, and line {at.line} {verb}.{hint if found[2] == 'callable' else ''}"
     )
+
+
+def _may_run_again(at: FailingLine, name: str) -> bool:
+    """A variable of a function is not the one of an earlier call of it, unless the line is in a loop."""
+    looped = any(spans(item, at.line) for item in loops_of(at.scope))
+    return looped or "." in name or isinstance(at.scope, ast.Module)
 
 
 def plain_layers(at: FailingLine) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 
 from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import names_in, source
@@ -61,8 +62,9 @@ def wrong_argument(at: FailingLine) -> str | None:
     hint = _HINTS.get(found["got"], "convert it where it is made")
     if found["got"] == "str" and "Tensor" in found["wanted"]:
         hint = "pass the tensor that is meant, or make numbers of the text first"
+    came = "" if found["got"] == "NoneType" else whence(at, odd[0])  # a function's last `return` gave no None
     return (
-        f"`{text}`{whence(at, odd[0])} is {_article(value)}, and `{source(call.func) if call else ''}()` takes a "
+        f"`{text}`{came} is {_article(value)}, and `{source(call.func) if call else ''}()` takes a "
         f"{found['wanted'].strip()} as '{found['name']}': {hint}."
     )
 
@@ -164,10 +166,11 @@ def _in_sequential(at: FailingLine, got: str) -> str | None:
 
 
 def _behind_recurrent(at: FailingLine, layer: str, made: Made, got: str) -> str | None:
-    """Of a Sequential made of a list: the only layers with a state that its function makes."""
-    calls = [item for item in nodes_of(made.spot.scope) if isinstance(item, ast.Call)]
+    """Of a Sequential made of a list: the only layers with a state that its function puts into lists."""
+    calls = [item for item in _listed(made.spot.scope) if isinstance(item, ast.Call)]
     held = [item for item in calls if _RECURRENT.match(ast.unparse(item))]
-    if got != "tuple" or not held or len({called_name(item) for item in held}) != 1:
+    own = any(at.slice.defined(item.func, made.spot) is not None for item in calls)  # which may return a tuple, too
+    if got != "tuple" or layer.endswith(".0") or own or not held or len({called_name(item) for item in held}) != 1:
         return None
     returns = "(output, weights)" if called_name(held[0]) == "MultiheadAttention" else "(output, state)"
     return (
@@ -175,6 +178,17 @@ def _behind_recurrent(at: FailingLine, layer: str, made: Made, got: str) -> str 
         f"{ast.unparse(held[0].func)}() ({at.place(made.spot, held[0].lineno)}) returns {returns}. Take it out of the "
         "nn.Sequential, or put it into a module whose forward() returns the output alone (`out, _ = layer(x)`)."
     )
+
+
+def _listed(scope: ast.AST) -> Iterator[ast.expr]:
+    """What is written into lists: `[a, b]`, `layers.append(a)`."""
+    for item in nodes_of(scope):
+        if isinstance(item, (ast.List, ast.Tuple)):
+            yield from item.elts
+        elif isinstance(item, ast.ListComp):
+            yield item.elt
+        elif isinstance(item, ast.Call) and called_name(item) in ("append", "insert"):
+            yield from item.args
 
 
 def unequal_items(at: FailingLine) -> str | None:

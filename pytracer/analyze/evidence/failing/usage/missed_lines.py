@@ -15,7 +15,7 @@ from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.loops import loops_of
-from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.names import holds, variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.outcomes import outcome
 from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes, spans
@@ -46,10 +46,13 @@ def missed(at: FailingLine, spot: Spot, line: int) -> Missed | None:
         if nothing is not None:
             return nothing
     first = inner.lineno if inner is not None else 0
+    if isinstance(inner, (ast.For, ast.AsyncFor)) and not _had_a_round(at, spot, inner):
+        return None
     tests = [item for item in own_nodes(spot.scope) if isinstance(item, ast.If) and first < item.lineno < line]
     for item in sorted(tests, key=lambda one: one.lineno):
         held = outcome(item.test, lambda node: at.value_at(node, spot))
-        if held is None or _changed_since(spot, item.test, inner):
+        of_other = any(loop is not inner and first < loop.lineno and spans(loop, item.lineno) for loop in _loops(spot))
+        if held is None or of_other or _changed_since(spot, item.test):
             continue
         skips = held and not spans(item, line) and isinstance(item.body[-1], ast.Continue)
         inside = spans(item, line)
@@ -63,10 +66,30 @@ def missed(at: FailingLine, spot: Spot, line: int) -> Missed | None:
     return None
 
 
-def _changed_since(spot: Spot, test: ast.expr, loop: ast.stmt | None) -> bool:
-    """Whether a variable of a test is set behind the loop: what is recorded is not what the test met."""
-    last = (loop.end_lineno or 0) if loop is not None else 1 << 30
-    return any(line > last for name in names_in(test) for line, _ in lines_that_bind(spot.scope, name))
+def _loops(spot: Spot) -> list[ast.stmt]:
+    return [*loops_of(spot.scope)]
+
+
+def _had_a_round(at: FailingLine, spot: Spot, loop: ast.For | ast.AsyncFor) -> bool:
+    """Whether a variable that the loop sets is recorded, and no other line may have set it."""
+    names = [item.id for item in nodes_of(loop.target) if isinstance(item, ast.Name)]
+    held = at.values_at(spot.depth or 0)
+    return any(name in held and len(lines_that_bind(spot.scope, name)) == 1 for name in names)
+
+
+def _changed_since(spot: Spot, test: ast.expr) -> bool:
+    """Whether a variable of a test may be set or filled behind it: what is recorded is not what the test met."""
+    names, last = set(names_in(test)), test.end_lineno or test.lineno
+    if any(line > last for name in names for line, _ in lines_that_bind(spot.scope, name)):
+        return True
+    sized = any(isinstance(item, ast.Call) for item in nodes_of(test)) or isinstance(test, (ast.Name, ast.UnaryOp))
+    for item in own_nodes(spot.scope):
+        if isinstance(item, ast.AugAssign) and item.lineno > last and variable(item.target) in names:
+            return True
+        call = item.func if isinstance(item, ast.Call) and item.lineno > last else None
+        if sized and isinstance(call, ast.Attribute) and variable(call.value) in names:
+            return True
+    return False
 
 
 def _values(at: FailingLine, spot: Spot, test: ast.expr) -> str:
@@ -83,6 +106,24 @@ def _nothing_given(at: FailingLine, spot: Spot, loop: ast.For | ast.AsyncFor) ->
             few = f"its {found[2]} samples are fewer than batch_size={found[1]}, and drop_last=True drops them"
             return Missed(f"{name} gives no batch, as {few}", "Leave drop_last out for it, or use smaller batches.")
     return None
+
+
+def _may_be_set_back(at: FailingLine, owner: ast.ClassDef, name: str, outer: Spot, line: int) -> bool:
+    """Whether a reset() of the meter may have run behind the line that counts."""
+    resets = {
+        method.name
+        for method in owner.body
+        if isinstance(method, ast.FunctionDef) and method.name != "__init__"
+        if any(holds(goal, name) for item in own_nodes(method) if isinstance(item, ast.Assign) for goal in item.targets)
+    }
+    first = next((item for item in owner.body if getattr(item, "name", "") == "__init__"), None)
+    fine = {id(item) for item in (nodes_of(first) if first is not None else ())}
+    fine |= {id(item) for item in own_nodes(outer.scope) if getattr(item, "lineno", line) < line}
+    return any(
+        isinstance(item, ast.Attribute) and item.attr in resets and id(item) not in fine
+        for tree in at.files.values()
+        for item in nodes_of(tree)
+    )
 
 
 def never_counted(at: FailingLine, name: str) -> str | None:
@@ -109,7 +150,7 @@ def never_counted(at: FailingLine, name: str) -> str | None:
         if isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute) and item.func.attr == method.name
         if ast.unparse(item.func.value) in meters
     ]
-    if len(meters) != 1 or len(calls) != 1:
+    if len(meters) != 1 or len(calls) != 1 or _may_be_set_back(at, owner, name, outer, calls[0].lineno):
         return None
     only = f"only {owner.name}.{method.name}() ({at.here(raised.lineno)}) raises it"
     called = f"`{source(calls[0])}` ({at.place(outer, calls[0].lineno)})"

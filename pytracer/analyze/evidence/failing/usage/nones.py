@@ -58,6 +58,9 @@ _IN_PLACE = {
 
 
 _DASHES = 2
+_FOR_EFFECT = Pattern(
+    r"_?(?:log|print|save|update|register|reset|append|add|check|set|record|write|clear|zero|info|debug)"
+)
 _FIRST = 2  # arguments of a loss or layer that may not be left out
 
 
@@ -85,9 +88,14 @@ def _passed_none(at: FailingLine) -> ast.AST | None:
         return None
     given = passed_values(call)
     nothing = [item for item in given if at.value(item) == "None"]
-    known = (isinstance(item, ast.Constant) or at.value(item) is not None for item in given)
+    known = (isinstance(item, ast.Constant) or at.value(item) is not None or _is_tensor(item) for item in given)
     first = len(nothing) == 1 and any(item is nothing[0] for item in call.args[:_FIRST])
     return nothing[0] if first and not isinstance(nothing[0], ast.Constant) and all(known) else None
+
+
+def _is_tensor(node: ast.AST) -> bool:
+    """`torch.tensor([0, 1])`, which is never None."""
+    return isinstance(node, ast.Call) and ast.unparse(node.func).startswith("torch.")
 
 
 def _of_item(at: FailingLine, node: ast.Subscript | ast.Attribute) -> str | None:
@@ -365,7 +373,9 @@ def _last_value(own: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.expr | None:
         body = body[-1].orelse or body[-1].body
     last = body[-1] if body else None
     call = last.value if isinstance(last, ast.Expr) else None
-    return call if isinstance(call, ast.Call) and called_name(call) != "print" else None
+    if not isinstance(call, ast.Call) or not ast.unparse(call.func).startswith("self."):
+        return None
+    return None if _FOR_EFFECT.match(called_name(call) or "") else call
 
 
 def _has_last_return(own: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:

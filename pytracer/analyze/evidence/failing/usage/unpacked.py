@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from typing import TypeGuard
 
 import msgspec
@@ -15,16 +14,19 @@ from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.slicing.bindings import bindings_of
 from pytracer.analyze.evidence.slicing.callers import called_function
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.imports import imported_as
 from pytracer.analyze.evidence.syntax.names import variable
-from pytracer.analyze.evidence.syntax.scopes import Function, class_around, definitions, own_nodes
+from pytracer.analyze.evidence.syntax.scopes import Function, own_nodes
 from pytracer.analyze.naming import line_in
 
 _UNPACK = Pattern(r"(too many|not enough) values to unpack \(expected (?:at least )?(\d+)(?:, got (\d+))?")
 _ONE_VALUE = frozenset(  # of NumPy and torch, functions and methods: an array or tensor, never a tuple
-    {"append", "array", "asarray", "as_tensor", "astype", "cat", "clone", "concat", "concatenate", "copy", "detach"}
+    {"append", "array", "asarray", "as_tensor", "astype", "cat", "clone", "concat", "concatenate", "detach"}
     | {"empty", "flatten", "float", "from_numpy", "full", "hstack", "ones", "ravel", "reshape", "stack", "tensor", "to"}
     | {"unsqueeze", "view", "vstack", "zeros", "zeros_like"}
 )
+_OF_ITEMS = frozenset({"array", "asarray", "as_tensor", "stack", "tensor", "vstack"})
+_KEEPS = ("staticmethod", "classmethod", "no_grad", "inference_mode", "override", "final")  # decorators
 _UNKNOWN = -1
 _DEEPEST = 4  # functions that return what another one returns
 
@@ -49,9 +51,7 @@ class _Returned(msgspec.Struct, frozen=True):
         if self.values is not None:
             return f"{there}, or take {self.values} at line {at.line}."
         first = target.elts[0] if isinstance(target, (ast.Tuple, ast.List)) and target.elts else target
-        return (
-            f"{there}, or take it whole at line {at.line} (`{source(first)} = ...`): its own items are no such values."
-        )
+        return f"{there}, or take it whole at line {at.line} (`{source(first)} = ...`)."
 
     def _place(self, at: FailingLine) -> str:
         return line_in(self.file, self.line, at.frame.file)
@@ -72,6 +72,8 @@ def values_to_unpack(at: FailingLine) -> str | None:
         what = f"`{source(value)}`"
     else:
         return None
+    if not _takes(target, wanted):
+        return None  # a part of it, or a comprehension in the line
     shape, told = at.shape(value), at.value(value)
     has = f" ({shape.words})" if shape is not None else f" (a {told})" if told is not None else ""
     count = f"{found[3]} values" if found[3] else "more" if found[1] == "too many" else "fewer"
@@ -105,25 +107,33 @@ def values_to_unpack(at: FailingLine) -> str | None:
 
 def _returned(at: FailingLine, call: ast.expr, wanted: int) -> _Returned | None:
     """Of the only function of that name that does not give as many as are wanted; None where more may be meant."""
-    name = called_name(call) if isinstance(call, ast.Call) else None
-    if not isinstance(call, ast.Call) or name is None:
+    known = _called(at, call) if isinstance(call, ast.Call) else None
+    if known is None:
         return None
-    known = called_function(at.files, at.tree, call)
-    own = [known] if known is not None else [*_methods(at, name)] if isinstance(call.func, ast.Attribute) else []
-    counted = [(*item, _returns(at, *item, _DEEPEST)) for item in own]
-    unfit = [item for item in counted if item[2] != wanted]
-    if len(unfit) != 1 or unfit[0][2] == _UNKNOWN:
+    file, function = known
+    values = _returns(at, file, function, _DEEPEST)
+    if values in (_UNKNOWN, wanted):
         return None
-    file, function, values = unfit[0]
     line, value = next((item.lineno, item.value) for item in own_nodes(function) if _gives(item))
-    return _Returned(name, file, line, source(value) if value is not None else "None", values)
+    return _Returned(function.name, file, line, source(value) if value is not None else "None", values)
 
 
-def _methods(at: FailingLine, name: str) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
-    for file, tree in at.files.items():
-        for item in definitions(tree).get(name, ()):
-            if not isinstance(item, ast.ClassDef) and class_around(tree, item) is not None:
-                yield file, item
+def _called(at: FailingLine, call: ast.Call) -> tuple[str, ast.FunctionDef | ast.AsyncFunctionDef] | None:
+    """A method only of an object whose class is known: `env.step()` may be a library's, beside an agent's own."""
+    spot = at.slice.spot(0)
+    found = at.slice.function(call, spot) if spot is not None else None
+    if found is not None:
+        return (found[1].file or "", found[0])
+    known = called_function(at.files, at.tree, call)
+    whole = not isinstance(call.func, ast.Attribute) or imported_as(at.tree, call.func) is not None
+    return known if whole else None
+
+
+def _takes(target: ast.expr, wanted: int) -> bool:
+    """Whether the whole target does, and no target within it: which of these failed is not known."""
+    inside = [item for item in ast.walk(target) if isinstance(item, (ast.Tuple, ast.List))]
+    takes = [len([part for part in item.elts if not isinstance(part, ast.Starred)]) for item in inside]
+    return takes.count(wanted) == 1 and takes[0] == wanted and inside[0] is target
 
 
 def _gives(item: ast.AST) -> TypeGuard[ast.Return]:
@@ -133,7 +143,8 @@ def _gives(item: ast.AST) -> TypeGuard[ast.Return]:
 def _returns(at: FailingLine, file: str, function: Function, deepest: int) -> int | None:
     """How many values each `return` of a function gives; as _count()."""
     nodes = [*own_nodes(function)]
-    if any(isinstance(item, (ast.Yield, ast.YieldFrom)) for item in nodes):
+    kept = all(ast.unparse(item).removesuffix("()").endswith(_KEEPS) for item in function.decorator_list)
+    if not kept or any(isinstance(item, (ast.Yield, ast.YieldFrom)) for item in nodes):
         return _UNKNOWN
     values = [item.value for item in nodes if _gives(item)]
     found = {_count(at, file, function, item, deepest) if item is not None else _UNKNOWN for item in values}
@@ -144,7 +155,7 @@ def _count(at: FailingLine, file: str, function: Function, value: ast.expr, deep
     """How many values an expression has; None of one that is no tuple, _UNKNOWN where it may be either."""
     if isinstance(value, ast.Tuple):
         return _UNKNOWN if any(isinstance(item, ast.Starred) for item in value.elts) else len(value.elts)
-    if isinstance(value, (ast.BinOp, ast.Compare, ast.Dict, ast.JoinedStr, ast.Constant)):
+    if isinstance(value, (ast.Compare, ast.Dict, ast.JoinedStr, ast.Constant)) or _is_number(value):
         return None
     name = variable(value)
     if isinstance(value, ast.Name) and name is not None:
@@ -156,6 +167,14 @@ def _count(at: FailingLine, file: str, function: Function, value: ast.expr, deep
     if not isinstance(value, ast.Call) or not deepest:
         return _UNKNOWN
     if called_name(value) in _ONE_VALUE:
-        return None
+        listed = called_name(value) in _OF_ITEMS and any(isinstance(item, (ast.List, ast.Tuple)) for item in value.args)
+        return _UNKNOWN if listed else None  # `np.array([x, y])` is taken apart as well as a tuple
     own = called_function(at.files, at.files.get(file, at.tree), value)
     return _returns(at, *own, deepest - 1) if own is not None else _UNKNOWN
+
+
+def _is_number(node: ast.expr) -> bool:
+    """What is computed of numbers, arrays or tensors, and no tuple or list: `a + b` and `[n] * 3` may be."""
+    if not isinstance(node, ast.BinOp):
+        return isinstance(node, ast.Constant) and type(node.value) is float
+    return not isinstance(node.op, (ast.Add, ast.Mult, ast.BitOr)) or _is_number(node.left) or _is_number(node.right)
