@@ -98,14 +98,16 @@ def _which_part(at: FailingLine, saved: int, own: int) -> str:
         for item in nodes_of(tree)
         if isinstance(item, (ast.Assign, ast.Expr)) and _FREEZES.search(ast.unparse(item))
     ]
-    asked = any(
+    asked = any(  # frozen parameters stay in, where nobody filters them
         isinstance(item, ast.Attribute) and item.attr == "requires_grad" and isinstance(item.ctx, ast.Load)
         for tree in at.files.values()
         for item in nodes_of(tree)
     )
-    if not asked:
-        return "a part is left out now, and was not then"  # frozen parameters stay in, where nobody filters them
-    by = f" ({at.in_file(lines[0][0], lines[0][1].lineno)}: `{source(lines[0][1])}`)" if len(lines) == 1 else ""
+    by = (
+        f" ({at.in_file(lines[0][0], lines[0][1].lineno)}: `{source(lines[0][1])}`)"
+        if len(lines) == 1 and asked
+        else ""
+    )
     return f"a part is frozen{by} or left out now, and was not then"
 
 

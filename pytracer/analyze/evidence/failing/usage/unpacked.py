@@ -140,7 +140,7 @@ def _gives(item: ast.AST) -> TypeGuard[ast.Return]:
     return isinstance(item, ast.Return) and item.value is not None
 
 
-def _returns(at: FailingLine, file: str, function: Function, deepest: int) -> int | None:
+def _returns(at: FailingLine, file: str, function: ast.FunctionDef | ast.AsyncFunctionDef, deepest: int) -> int | None:
     """How many values each `return` of a function gives; as _count()."""
     nodes = [*own_nodes(function)]
     kept = all(ast.unparse(item).removesuffix("()").endswith(_KEEPS) for item in function.decorator_list)
