@@ -43,12 +43,13 @@ def _flag(view: ProcessView, at: PythonFrame) -> ThreadReason | None:
     files = program_files(view.process.snapshot, [at])
     tree = files.get(at.file or "")
     loops = loops_around(tree, at.line, (ast.While,)) if tree is not None and at.line is not None else []
-    setter = setter_of(files, loops[-1].test, at) if loops else None  # type: ignore[union-attr]
-    if setter is None or leaves(loops[-1]) or _is_called_otherwise(files, setter):
+    loop = loops[-1] if loops else None
+    setter = setter_of(files, loop.test, at) if isinstance(loop, ast.While) else None
+    if setter is None or not isinstance(loop, ast.While) or leaves(loop) or _is_called_otherwise(files, setter):
         return None
     sets = setter.words(at.file)
     calls = _calls_of(files, setter.function.name)
-    words = f"only {sets} in {setter.name} ends its loop (line {loops[-1].lineno})"
+    words = f"only {sets} in {setter.name} ends its loop (line {loop.lineno})"
     places = ((setter.file, setter.node.lineno),)
     if not calls:
         return ThreadReason(
@@ -140,9 +141,7 @@ def _timer(view: ProcessView, scripts: Sequence[PythonFrame]) -> ThreadReason | 
     ]
     again = bool(starts)
     always = function is not None and any(
-        isinstance(part, ast.stmt) and not isinstance(part, (ast.If, ast.Try)) and any(
-            item in starts for item in nodes_of(part)
-        )
+        not isinstance(part, (ast.If, ast.Try)) and any(item in starts for item in nodes_of(part))
         for part in function.body
     )  # fmt: skip
     always &= function is not None and not any(isinstance(item, ast.Return) for item in own_nodes(function))
