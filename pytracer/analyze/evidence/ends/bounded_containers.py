@@ -9,9 +9,10 @@ from pytracer.analyze.evidence.ends.growing_containers import EMPTIES
 from pytracer.analyze.evidence.ends.kept_parts import targets_of
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value, passed_values
 from pytracer.analyze.evidence.syntax.loops import deciding_ifs
-from pytracer.analyze.evidence.syntax.names import last_name
+from pytracer.analyze.evidence.syntax.names import last_name, variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 
+_WAITS = frozenset({"qsize", "full", "join"})
 _QUEUES = frozenset({"Queue", "LifoQueue", "PriorityQueue", "SimpleQueue", "JoinableQueue"})
 
 
@@ -23,6 +24,9 @@ class Bounds:
 
     def has_no_limit(self, queue: ast.expr) -> bool:
         """Whether each line that makes a queue makes it without `maxsize`."""
+        waits = (item.func for item in self._nodes if isinstance(item, ast.Call) and called_name(item) in _WAITS)
+        if any(isinstance(item, ast.Attribute) and last_name(item.value) == last_name(queue) for item in waits):
+            return False
         made = [item.value for item in self._bindings(queue)]
         return bool(made) and all(
             isinstance(value, ast.Call)
@@ -39,6 +43,8 @@ class Bounds:
             if taken is not None and taken.attr in EMPTIES and last_name(taken.value) == name:
                 return True
             if isinstance(item, ast.Delete) and any(last_name(part) == name for part in item.targets):
+                return True
+            if isinstance(item, ast.Assign) and any(_begins(part, name) for part in item.targets):
                 return True
         if any(_asks_length(item.test, name) for item, _ in deciding_ifs(tree, node.lineno)):
             return True
@@ -85,6 +91,13 @@ def _asks_length(test: ast.expr, name: str | None) -> bool:
         isinstance(item, ast.Call) and called_name(item) == "len" and any(last_name(part) == name for part in item.args)
         for item in nodes_of(test)
     )
+
+
+def _begins(target: ast.expr, name: str | None) -> bool:
+    """`logger.rows = []` of another object's list, `rows[:] = []`, `rows[:-9] = []`."""
+    if isinstance(target, ast.Subscript):
+        return isinstance(target.slice, ast.Slice) and last_name(target) == name
+    return isinstance(target, ast.Attribute) and target.attr == name and variable(target) is None
 
 
 def _takes_out(item: ast.If, name: str | None) -> bool:

@@ -40,6 +40,8 @@ def only_grows(tree: ast.Module, scope: Scope, container: ast.expr, node: ast.st
     if name is None:
         return False
     loops = loops_around(tree, node.lineno)
+    if isinstance(node, ast.Assign) and any(_is_key_of_few(node.targets[0], loop) for loop in loops):
+        return False
     if not loops and not name.startswith("self.") and lines_that_bind(scope, name):
         return False  # of one call of the function
     is_local = bool(lines_that_bind(scope, name)) and not isinstance(scope, ast.Module)
@@ -66,6 +68,17 @@ def only_grows(tree: ast.Module, scope: Scope, container: ast.expr, node: ast.st
     if isinstance(node, ast.AugAssign) and not loops:
         return False
     return not any(name in bare_names(loop.target) for loop in loops if isinstance(loop, (ast.For, ast.AsyncFor)))
+
+
+def _is_key_of_few(target: ast.expr, loop: ast.stmt) -> bool:
+    """`last[phase]` of `for phase in ("train", "val")`: what is put there replaces the one before."""
+    key = variable(target.slice) if isinstance(target, ast.Subscript) else None
+    return (
+        key is not None
+        and isinstance(loop, (ast.For, ast.AsyncFor))
+        and isinstance(loop.iter, (ast.Tuple, ast.List))
+        and key in map(variable, elements(loop.target))
+    )
 
 
 def _is(node: ast.expr, name: str) -> bool:

@@ -9,6 +9,7 @@ begins anew in each round, is a place.
 from __future__ import annotations
 
 import ast
+import builtins
 from collections import deque
 from collections.abc import Iterator, Mapping
 
@@ -29,10 +30,13 @@ from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value, passed_values
 from pytracer.analyze.evidence.syntax.constants import is_none
+from pytracer.analyze.evidence.syntax.imports import imported_as
+from pytracer.analyze.evidence.syntax.loops import loops_around
 from pytracer.analyze.evidence.syntax.names import elements, last_name, variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import (
     class_around,
+    classes_below,
     own_nodes,
     parameters,
     scope_of,
@@ -101,6 +105,7 @@ class _Ways:
     def __init__(self, files: Mapping[str, ast.Module]) -> None:
         self._files = files
         self._bounds, self._objects = Bounds(files), Objects(files)
+        self._left: set[int] = set()  # functions whose callers are known: some call each other
         self._direct: list[KeepingPlace] = []
         self.bounded: list[tuple[KeepingPlace, ast.expr]] = []  # with how many each may have
         self._named: dict[str, list[tuple[str, ast.Module, _Function]]] = {}
@@ -116,6 +121,7 @@ class _Ways:
             return []
         start = Region(file, tree, scope, frozenset())
         self._direct.clear()
+        self._left.clear()
         if isinstance(statement, ast.Return):
             return [*_cached(start), *self._follow([*self._returned(start)])]
         if isinstance(statement, ast.Expr):
@@ -126,18 +132,28 @@ class _Ways:
         value = getattr(statement, "value", None)
         if not names or (isinstance(value, ast.Call) and called_name(value) in _REDUCES):
             return []
-        return self._follow([structs.replace(start, names=names)])
+        return self._follow([structs.replace(start, names=names, since=line)])
 
     def from_hooks(self, tree: ast.Module, line: int) -> list[KeepingPlace]:
         """What hooks of layers keep, where the line calls something that may be one."""
-        if not any(isinstance(item, ast.Call) and spans(item, line) for item in nodes_of(tree)):
+        calls = [item for item in nodes_of(tree) if isinstance(item, ast.Call) and spans(item, line)]
+        inside = getattr(scope_of(tree, line), "name", None) in FORWARD
+        if not inside and not any(self._may_be_layer(tree, item) for item in calls):
             return []
+        self._left.clear()
         found: list[Region] = []
         for file, there in self._files.items():
             for call in nodes_of(there):
                 if isinstance(call, ast.Call) and called_name(call) in _HOOKS and call.args:
                     found += self._hook(file, there, call.args[0])
         return self._follow(found)
+
+    def _may_be_layer(self, tree: ast.Module, call: ast.Call) -> bool:
+        """`model(x)`, `self.net(x)`; no function of a library or of the program, nor a method: `loss.backward()`."""
+        name = variable(call.func)
+        if name is None or imported_as(tree, call.func) is not None or hasattr(builtins, name):
+            return False
+        return name.rpartition(".")[2] not in self._named and not name.rpartition(".")[2][:1].isupper()
 
     def _hook(self, file: str, tree: ast.Module, given: ast.expr) -> Iterator[Region]:
         """Of `self.save`, `save`, `make_hook(name)`, `partial(save, name)`; a lambda keeps by a call only."""
@@ -175,7 +191,7 @@ class _Ways:
         return [*found, *self._direct]
 
     def _with_aliases(self, region: Region) -> Region:
-        names = set(region.names)
+        names = {name for name in region.names if not _is_rebound(region, name)}
         for item in [*own_nodes(region.scope)] * 2:
             held = frozenset(names)
             if isinstance(item, (ast.Assign, ast.AnnAssign)) and item.value is not None and holds_any(item.value, held):
@@ -213,7 +229,10 @@ class _Ways:
         while isinstance(base, ast.Subscript):
             base = base.value
         plain_sum = isinstance(node, ast.AugAssign) and not isinstance(value, (ast.List, ast.Tuple))
-        if plain_sum or variable(base) in region.names or self._bounds.is_bounded(region.tree, container, node):
+        own = variable(base) or ""
+        if own.startswith("self.") and getattr(region.scope, "name", "") == "__init__":
+            return False  # of one object
+        if plain_sum or own in region.names or self._bounds.is_bounded(region.tree, container, node):
             return False
         if isinstance(node, ast.Assign) and _is_of_few(node.targets[0], region):
             return False
@@ -228,6 +247,8 @@ class _Ways:
     def _entered(self, region: Region, call: ast.Call, held: ast.expr | None = None) -> Iterator[Region]:
         name = dispatched(call, region) or called_name(call)
         functions = self._named.get(name or "", [])
+        if isinstance(call.func, ast.Attribute) and _is_of_round(region, call.func.value):
+            return  # its object is gone with the round
         owners = [
             (file, tree, part)
             for file, tree in self._files.items()
@@ -237,7 +258,7 @@ class _Ways:
             if isinstance(part, ast.FunctionDef) and part.name == "__init__"
         ]
         for file, tree, function in [*functions, *owners][:_MOST_CALLED]:
-            if function is region.scope or not self._may_be(call, tree, function):
+            if function is region.scope or not self._may_be(region, call, file, tree, function):
                 continue
             names, spread, texts = given_to(region, call, function, held)
             if names or any(spread):
@@ -253,12 +274,15 @@ class _Ways:
 
     def _returned(self, region: Region) -> Iterator[Region]:
         """Who calls the function that gives it: what they bind, loop over, or pass on."""
+        if id(region.scope) in self._left or region.depth > _DEEPEST:
+            return
+        self._left.add(id(region.scope))
         names = self._called_by(region)
         for file, tree in self._files.items():
             for statement in nodes_of(tree):
                 if isinstance(statement, ast.stmt) and not isinstance(statement, (*_FUNCTIONS, ast.ClassDef)):
                     calls = [item for item in head_nodes(statement) if isinstance(item, ast.Call)]
-                    if any(name_of(item) in names for item in calls):
+                    if any(name_of(item) in names and _is_of_file(tree, item, region.file) for item in calls):
                         outer = Region(
                             file, tree, scope_of(tree, statement.lineno), frozenset(), depth=region.depth + 1
                         )
@@ -272,12 +296,28 @@ class _Ways:
         owner = class_around(region.tree, region.scope)
         return self._objects.of(owner.name) if owner is not None else frozenset()
 
-    def _may_be(self, call: ast.Call, tree: ast.Module, function: _Function) -> bool:
-        """Of `seen.add(x)` whether `seen` is of that class: sets and dicts have methods of such names, too."""
-        owner = class_around(tree, function)
-        if owner is None or function.name not in _OF_CONTAINERS or not isinstance(call.func, ast.Attribute):
-            return True
-        return last_name(call.func.value) in {"self", "super", *self._objects.of(owner.name)}
+    def _may_be(self, region: Region, call: ast.Call, file: str, tree: ast.Module, function: _Function) -> bool:
+        """Whether a call of that name is one of the function, by the object or the module that has it."""
+        owner, func = class_around(tree, function), call.func
+        if not isinstance(func, (ast.Name, ast.Attribute)) or function.name == "__init__":
+            return True  # `getattr(callback, name)(...)`
+        if imported_as(region.tree, func) is not None:
+            return owner is None and _is_of_file(region.tree, call, file)
+        if owner is None or isinstance(func, ast.Name):
+            return owner is None
+        holder = last_name(func.value)
+        related = {owner.name, *(item.name for item in classes_below(self._files.values(), owner))}
+        if holder == "self":
+            around = class_around(region.tree, region.scope)
+            return (
+                around is None
+                or around.name in related
+                or (function.name not in _names_in(around) and any(last_name(base) in related for base in around.bases))
+            )
+        if function.name in _OF_CONTAINERS and holder not in {"super", *self._objects.of(owner.name)}:
+            return False
+        makers = self._objects.makers(holder) if holder is not None else frozenset[str]()
+        return not makers or bool(makers & related)
 
     def _beyond(self, region: Region, statement: ast.stmt, names: frozenset[str] | None = None) -> list[Region]:
         """What a statement does with the result of its calls, or of those by certain `names`."""
@@ -289,7 +329,7 @@ class _Ways:
             value = getattr(statement, "iter", getattr(statement, "value", None))
             if any(hands_on(value, item) for item in calls):
                 bound = without_losses(held for part in elements(target) if (held := variable(part)))
-                found.append(structs.replace(region, names=bound))
+                found.append(structs.replace(region, names=bound, since=statement.end_lineno or 0))
         container, value = _stored(statement) or (None, None)
         kept = container is not None and value is not None and any(hands_on(value, item) for item in calls)
         if container is not None and value is not None and kept and self._grows(region, statement, container, value):
@@ -346,6 +386,33 @@ def _is_of_few(target: ast.expr, region: Region) -> bool:
     )
     in_loop = any(key == variable(part) for item in named for part in elements(item.target))
     return region.hook or in_loop or key in dict(region.texts)
+
+
+def _is_of_file(tree: ast.Module, call: ast.Call, file: str) -> bool:
+    """Not `torch.load(path)` of a function load(): the module that it is imported from is another one."""
+    origin = imported_as(tree, call.func)
+    return origin is None or bool({*origin.split(".")[:-1]} & {*file.removesuffix(".py").split("/")})
+
+
+def _is_rebound(region: Region, name: str) -> bool:
+    """Whether a later line gives the name to something that is made of it: `out = out.argmax(1)`."""
+    found = False
+    for item in own_nodes(region.scope):
+        if isinstance(item, ast.Assign) and item.lineno > region.since and name in map(variable, item.targets):
+            found = found or not (isinstance(item.value, ast.Constant) or holds_any(item.value, region.names))
+    return found
+
+
+def _is_of_round(region: Region, holder: ast.expr) -> bool:
+    """Whether the innermost loop makes the object anew: `for x in xs: log = Log(); log.add(x)`."""
+    name = variable(holder)
+    loops = loops_around(region.tree, holder.lineno)
+    binds = (item for item in nodes_of(loops[-1]) if isinstance(item, ast.Assign)) if loops and name else ()
+    return any(name == variable(part) for item in binds for one in item.targets for part in elements(one))
+
+
+def _names_in(owner: ast.ClassDef) -> set[str]:
+    return {item.name for item in owner.body if isinstance(item, _FUNCTIONS)}
 
 
 def _short(value: ast.expr) -> str:

@@ -9,7 +9,8 @@ import msgspec
 
 from pytracer.analyze.evidence.ends.kept_parts import holds_any
 from pytracer.analyze.evidence.syntax.calls import called_name
-from pytracer.analyze.evidence.syntax.names import last_name, variable
+from pytracer.analyze.evidence.syntax.loops import loops_around
+from pytracer.analyze.evidence.syntax.names import elements, last_name, variable
 from pytracer.analyze.evidence.syntax.scopes import Scope, parameters
 
 FORWARD = ("forward", "__call__")
@@ -26,6 +27,7 @@ class Region(msgspec.Struct, frozen=True):
     texts: tuple[tuple[str, str], ...] = ()
     depth: int = 0
     hook: bool = False
+    since: int = 0  # the line that binds them
 
 
 def given_to(
@@ -41,7 +43,8 @@ def given_to(
             texts += [None] * (len(flags) - len(texts))
             continue
         flags.append(item is held or holds_any(item, region.names))
-        texts.append(item.value if isinstance(item, ast.Constant) and isinstance(item.value, str) else None)
+        text = item.value if isinstance(item, ast.Constant) and isinstance(item.value, str) else None
+        texts.append("" if text is None and is_of_few(region.tree, item) else text)
     places = [item for item in parameters(function) if item not in ("self", "cls")]
     names = {name for name, flag in zip(places, flags, strict=False) if flag}
     names |= {
@@ -62,6 +65,17 @@ def given_to(
     if more is not None and any(spread):
         names.add(more.arg)
     return without_losses(names), spread, said
+
+
+def is_of_few(tree: ast.Module, given: ast.expr) -> bool:
+    """`phase` of `for phase in ("train", "val")`."""
+    name = variable(given)
+    return name is not None and any(
+        isinstance(item, ast.For)
+        and isinstance(item.iter, (ast.Tuple, ast.List))
+        and name in map(variable, elements(item.target))
+        for item in loops_around(tree, given.lineno)
+    )
 
 
 def name_of(call: ast.Call) -> str | None:

@@ -30,7 +30,7 @@ from pytracer.analyze.view import JobView, ProcessView
 from pytracer.blackbox.schema import FREED_PER_THREAD
 from pytracer.decode.types.journal import UncaughtException
 from pytracer.decode.types.snapshot import Storage
-from pytracer.report.job import Evidence, PythonFrame
+from pytracer.report.job import Evidence, ExceptionReport, PythonFrame
 
 _LOOKED_AT = 4096  # storages of a process, the largest
 _SITES = 3
@@ -51,6 +51,7 @@ _SMALLER_BATCHES = (
     "Take smaller batches there (a DataLoader with a batch_size, `x.split(256)`), in an evaluation below "
     "torch.no_grad(), and add up the results."
 )
+_FEW = 2  # in a container: they are not the many that piled up
 _LENGTH = Pattern(r"^(?:list|dict|set|deque|defaultdict|OrderedDict) of (\d+)$")
 _WORTH_SHARE = 0.05  # of what the process holds in all
 _ASKED = Pattern(r"you tried to allocate (\d{1,19}) bytes")
@@ -202,16 +203,26 @@ def _kept_without_storages(view: ProcessView, at: FailingLine | None) -> Shortag
     if at is None or frame is None or asked is None:
         return None
     keeps = keeping_line(at.snapshot, frame) or kept_by_others(at.snapshot, frame)
-    count = _recorded_length(at, keeps.container) if keeps is not None and keeps.container is not None else None
+    count = (
+        _recorded_length(at.exception, keeps.container) if keeps is not None and keeps.container is not None else None
+    )
     if keeps is None or count is None or count < _SEVERAL or count * asked < _WORTH_A_LOOK:
         return None
     return Shortage(f": {keeps.subject}, which has {count} so far", f"{keeps.advice} {_IF_MEANT}", leads=True)
 
 
-def _recorded_length(at: FailingLine, container: str) -> int | None:
+def _is_almost_empty(view: ProcessView, keeps: KeepingLine) -> bool:
+    """Whether it has fewer than what piled up by far: then that is what one round makes at once, as the layers do."""
+    count = None
+    if view.exception is not None and keeps.container is not None:
+        count = _recorded_length(view.exception, keeps.container)
+    return count is not None and count <= _FEW
+
+
+def _recorded_length(exception: ExceptionReport, container: str) -> int | None:
     """Of a list or dict of any frame, by the name that the line has for it."""
-    outer = [item for frame in at.exception.outer or () for item in frame.variables or ()]
-    for item in (*(at.exception.variables or ()), *outer):
+    outer = [item for frame in exception.outer or () for item in frame.variables or ()]
+    for item in (*(exception.variables or ()), *outer):
         size = _LENGTH.match(item.value or "") if item.name == container else None
         if size is not None:
             return int(size[1])
@@ -265,6 +276,8 @@ def keeper(view: ProcessView, held: Holding) -> KeepingLine | None:
     snapshot, frame = view.process.snapshot, held.frame
     ways = (loaded_file, made_layers, keeping_line, kept_by_others, carried_state)
     found = next((found for way in ways if (found := way(snapshot, frame)) is not None), None)
+    if found is not None and _is_almost_empty(view, found):
+        return None
     buffer = kept_in_buffer(snapshot, frame) if found is None else None
     if buffer is None or buffer.most <= held.count * 2:
         return found

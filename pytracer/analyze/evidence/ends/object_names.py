@@ -30,6 +30,13 @@ class Objects:
             self._known[name] = self._found(name)
         return self._known[name]
 
+    def makers(self, name: str) -> frozenset[str]:
+        """What is called to make the objects that a name has: `Meter` of `self.meter = Meter()`."""
+        self.of(name)
+        bound = [value for held, value in self._pairs or () if held == name]
+        calls = (item for value in bound for item in nodes_of(value) if isinstance(item, ast.Call))
+        return frozenset(made for item in calls if (made := called_name(item)) is not None and made[:1].isupper())
+
     def _found(self, name: str) -> frozenset[str]:
         if self._pairs is None:
             self._pairs = [*self._bound()]
@@ -52,8 +59,11 @@ class Objects:
             for item in nodes_of(tree):
                 value: ast.expr | None = getattr(item, "iter", getattr(item, "value", None))
                 if value is not None:
-                    parts = (part for target in targets_of(item) for part in elements(target))
-                    yield from ((held, value) for part in parts if (held := last_name(part)) is not None)
+                    for target in targets_of(item):
+                        parts, values = elements(target), elements(value)
+                        each = values if len(parts) == len(values) > 1 else [value] * len(parts)
+                        pairs = zip(parts, each, strict=True)
+                        yield from ((held, one) for part, one in pairs if (held := last_name(part)) is not None)
                 if isinstance(item, ast.Call) and passed_values(item):
                     for function in functions.get(called_name(item) or "", ()):
                         for parameter in parameters(function):

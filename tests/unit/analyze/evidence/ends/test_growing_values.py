@@ -13,7 +13,11 @@ from pytracer.analyze.evidence.ends.growing_values import carried_state, loaded_
 from pytracer.report.job import PythonFrame
 
 CELL = """
+from torch import nn
 class Tracker(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cell = nn.GRUCell(3, 3)
     def forward(self, x):
         self.hidden = self.cell({given})  # made
         return self.head(self.hidden)
@@ -23,6 +27,8 @@ for x in stream:
     {more}
 """
 LOOP = """
+from torch import nn
+cell = nn.GRUCell(3, 3)
 state = zeros
 for x in stream:
     {begin}
@@ -98,3 +104,49 @@ def test_layers_are_no_results_that_are_kept(tmp_path: Path) -> None:
     assert result is not None
     assert result.subject == "these are the weights of the layers that line 4 makes"
     assert made_layers(*place(tmp_path, source.format("nn.functional.relu(x)"))) is None
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        LOOP.replace("state = cell(x, state)", "state = torch.roll(state, 1)").format(begin="pass"),
+        "import lightning\n" + LOOP.format(begin="pass"),
+        (
+            "from torch import nn\nclass Net(nn.Module):\n    def __init__(self):\n        self.layers = nn.ModuleList()\n"
+            "    def forward(self, x):\n        for layer in self.layers:\n            x = layer(x)  # made\n"
+            "        return x\nnet = Net()\n"
+        ),
+    ],
+)
+def test_values_without_weights_and_layers_of_one_call_carry_no_state(source: str, tmp_path: Path) -> None:
+    """Plain tensors have no graph; a framework calls backward() itself; forward() begins anew."""
+    assert carried_state(*place(tmp_path, source)) is None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "loss = nn.CrossEntropyLoss()(model(x), y)  # made",
+        "p = nn.Softmax(dim=1)(model(x))  # made",
+        "p = nn.Linear(3, 3)(model(x))  # made",
+    ],
+)
+def test_losses_and_activations_make_no_weights(line: str, tmp_path: Path) -> None:
+    """What such a line makes are results."""
+    assert made_layers(*place(tmp_path, f"from torch import nn\n{line}\n")) is None
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        (
+            "import torch\nclass Data:\n    def __getitem__(self, i):\n        x = torch.load(self.paths[i])  # made\n"
+            "        return x\n"
+        ),
+        "import torch\ndef load(path):\n    return torch.load(path)  # made\nshards = [load(p) for p in paths]\n",
+        "import torch\nshards = [torch.load(p) for p in paths]  # made\n",
+    ],
+)
+def test_many_small_files_are_no_whole_file(source: str, tmp_path: Path) -> None:
+    """One for each sample or shard."""
+    assert loaded_file(*place(tmp_path, source)) is None

@@ -33,6 +33,9 @@ def _judge(snapshot: Any, report: Any, stack: Any) -> str:
         ),
         ("import torch\nrows = [torch.zeros(4), 'x']\nwhole = torch.cat(rows)\n", "nothing"),
         ("import torch\nx = torch.zeros(4)\nx = torch.relu([x])\n", "nothing"),
+        ("import torch\nx = torch.zeros(4, 2)\nx = torch.cat([x, 'skip'], dim=1)\n", "nothing"),
+        ("import torch\nfor x in [torch.zeros(4)]:\n    x = torch.cat([x, x.flip(0), 'a'])\n", "nothing"),
+        ("import torch\nfor _ in 'a':\n    x = torch.zeros(4)\n    x = torch.cat([x, 'a'])\n", "nothing"),
     ],
 )
 def test_array_that_is_joined_to_itself_is_named(source: str, subject: str, tmp_path: Path) -> None:

@@ -260,3 +260,51 @@ def test_buffer_is_told_with_how_many_it_keeps(source: str, most: int | None, tm
     """Of a deque, and of a list whose length is asked for."""
     result = buffer(tmp_path, source)
     assert (result.most if result is not None else None) == most
+
+
+KEEPS = (
+    "class Log:\n    def __init__(self):\n        self.rows = []\n"
+    "    def {name}(self, x):\n        self.rows.append(x)\n"
+)
+ROUNDS = "for x in loader:\n    out = model(x)  # made\n    "
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import wandb\n" + KEEPS.format(name="log") + ROUNDS + "wandb.log(out)\n",
+        KEEPS.format(name="add_image") + "writer = SummaryWriter()\n" + ROUNDS + "writer.add_image(out)\n",
+        KEEPS.format(name="save") + ROUNDS + "save(out)\n",
+        KEEPS.format(name="log")
+        + "class Net(Module):\n    def log(self, x):\n        pass\n    def training_step(self, x):\n"
+        + "        out = self.net(x)  # made\n        self.log(out)\n",
+        KEEPS.format(name="push") + "log = Log()\n" + ROUNDS + "log.push(out)\nlog.rows = []\n",
+        KEEPS.format(name="push") + "log = Log()\n" + ROUNDS + "log.push(out)\nlog.rows[:] = []\n",
+        KEEPS.format(name="push") + ROUNDS + "log = Log()\n    log.push(out)\n",
+        KEEPS.format(name="push") + "log = Log()\n" + ROUNDS + "out = out.argmax(1)\n    log.push(out)\n",
+        "from queue import Queue\nq = Queue()\n" + ROUNDS + "while q.qsize() > 8:\n        wait()\n    q.put(out)\n",
+        (
+            "seen = []\ndef tap(module, given, output):\n    seen.append(output)\nhead.register_forward_hook(tap)\n"
+            "for x in loader:\n    loss = model(x)\n    loss.backward()  # made\n"
+        ),
+        (
+            "seen = []\ndef tap(module, given, output):\n    seen.append(output)\nhead.register_forward_hook(tap)\n"
+            "import torch\ndata = [torch.rand(9) for _ in range(9)]  # made\n"
+        ),
+        (
+            "class Keep:\n    def put(self, phase, x):\n        self.last[phase] = x\nkeep = Keep()\n"
+            "for phase in ('train', 'val'):\n    out = model(x)  # made\n    keep.put(phase, out)\n"
+        ),
+    ],
+)
+def test_other_objects_and_what_begins_anew_keep_nothing(source: str, tmp_path: Path) -> None:
+    """A function of that name elsewhere, a list that is emptied from outside, gradients beside a hook."""
+    assert found(tmp_path, source) is None
+
+
+def test_function_of_the_name_of_what_it_calls_is_followed_once(tmp_path: Path) -> None:
+    """Functions that return what they call in turn have no end."""
+    source = "import torch\ndef load(path):\n    return torch.load(path)  # made\n"
+    assert found(tmp_path, source) is None
+    source = "def load(path):\n    return again(path)  # made\ndef again(path):\n    return load(path)\n"
+    assert found(tmp_path, source) is None
