@@ -337,7 +337,7 @@ def holder_advice(view: ProcessView) -> str:
         return f" {keeps.advice}"
     kept = (
         ": what was made there again and again is still held, by a list, dict, queue, cache or hook, or by the graph "
-        "of a result that is kept (detach() or item() it)"
+        "of a result that is kept (detach() or item() it); or one batch needs all of it (take a smaller one)"
         if first.count >= _SEVERAL
         else ""
     )
