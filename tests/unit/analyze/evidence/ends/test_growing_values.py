@@ -112,7 +112,8 @@ def test_layers_are_no_results_that_are_kept(tmp_path: Path) -> None:
         LOOP.replace("state = cell(x, state)", "state = torch.roll(state, 1)").format(begin="pass"),
         "import lightning\n" + LOOP.format(begin="pass"),
         (
-            "from torch import nn\nclass Net(nn.Module):\n    def __init__(self):\n        self.layers = nn.ModuleList()\n"
+            "from torch import nn\nclass Net(nn.Module):\n"
+            "    def __init__(self):\n        self.layers = nn.ModuleList()\n"
             "    def forward(self, x):\n        for layer in self.layers:\n            x = layer(x)  # made\n"
             "        return x\nnet = Net()\n"
         ),

@@ -11,6 +11,7 @@ import pytest
 
 from pytracer.analyze.evidence.ends.keeping_lines import KeepingLine
 from pytracer.analyze.evidence.ends.keeping_ways import Buffer, kept_by_others, kept_in_buffer
+from pytracer.analyze.evidence.ends.memory_holders import Holding, keeper
 from pytracer.report.job import PythonFrame
 
 LOGGER = """
@@ -308,3 +309,12 @@ def test_function_of_the_name_of_what_it_calls_is_followed_once(tmp_path: Path) 
     assert found(tmp_path, source) is None
     source = "def load(path):\n    return again(path)  # made\ndef again(path):\n    return load(path)\n"
     assert found(tmp_path, source) is None
+
+
+@pytest.mark.parametrize(("length", "named"), [("list of 0", False), ("list of 1", False), ("list of 40", True)])
+def test_container_with_hardly_anything_is_not_what_piled_up(length: str, named: bool, tmp_path: Path) -> None:
+    """Then it is what one batch needs in all layers."""
+    snapshot, frame = _place(tmp_path, "outs = []\n" + ROUNDS + "outs.append(out.detach())\n")
+    told = SimpleNamespace(variables=[SimpleNamespace(name="outs", value=length)], outer=None)
+    view: Any = SimpleNamespace(process=SimpleNamespace(snapshot=snapshot), exception=told)
+    assert (keeper(view, Holding(frame, 40, 1 << 30)) is not None) == named
