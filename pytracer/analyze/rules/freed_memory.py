@@ -129,7 +129,7 @@ def _confidence(view: ProcessView) -> Confidence:
         return "possible"
     unmapped = view.signal is not None and view.signal.code == "SEGV_MAPERR"
     seen = unmapped and place.found in ("exact", "register")
-    return "certain" if seen and not _counted_from_elsewhere(view) and not _counted_from_hole(view) else "likely"
+    return "certain" if seen and _counted_from(view) is None else "likely"
 
 
 def _may_be_indexed(view: ProcessView) -> bool:
@@ -182,21 +182,21 @@ def _neighbor(view: ProcessView) -> FreedNeighbor | None:
 def _ran_in(view: ProcessView) -> str | None:
     found = _neighbor(view)
     if found is None:
-        return _COUNTED if _counted_from_elsewhere(view) else _REUSED if _counted_from_hole(view) else None
+        return _counted_from(view)
     return (
         f"proof that it was not an access past the end of the live storage of {size_words(found.live.nbytes)} before "
         "it: nothing held the first byte of the freed one"
     )
 
 
-def _counted_from_elsewhere(view: ProcessView) -> bool:
+def _counted_from(view: ProcessView) -> str | None:
+    """What is missing where the address may have been counted from other memory."""
     place = view.place
-    return place is not None and place.found != FOUND and may_be_counted_from_elsewhere(view.space, place)
-
-
-def _counted_from_hole(view: ProcessView) -> bool:
-    place = view.place
-    return place is not None and place.found != FOUND and may_be_counted_from_hole(view.space, place)
+    if place is None or place.found == FOUND:
+        return None
+    if may_be_counted_from_elsewhere(view.space, place):
+        return _COUNTED
+    return _REUSED if may_be_counted_from_hole(view.space, place) else None
 
 
 def _older(view: ProcessView) -> str | None:

@@ -17,6 +17,7 @@ from pytracer.analyze.evidence.slicing.calls import argument_of
 from pytracer.analyze.evidence.syntax.bindings import is_empty_container, lines_that_fill
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.loops import COMPREHENSIONS
+from pytracer.analyze.evidence.syntax.names import bare_names
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_around, is_parameter, own_nodes, scope_of
 
@@ -99,7 +100,7 @@ def _values(files: Mapping[str, ast.Module], file: str, name: ast.Name) -> Itera
     tree = files[file]
     for node in nodes_of(tree):
         if isinstance(node, COMPREHENSIONS) and any(item is name for item in nodes_of(node)):
-            around = [item for item in node.generators if _targets(item.target, name.id)]
+            around = [item for item in node.generators if name.id in bare_names(item.target)]
             if around:
                 yield file, around[-1].iter
                 return
@@ -127,10 +128,6 @@ def _bound(scope: ast.AST, line: int, value: ast.AST | None, place: int | None) 
 
 def _is_scope(node: ast.AST) -> bool:
     return isinstance(node, (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef))
-
-
-def _targets(target: ast.AST, name: str) -> bool:
-    return any(isinstance(item, ast.Name) and item.id == name for item in nodes_of(target))
 
 
 def _passed(

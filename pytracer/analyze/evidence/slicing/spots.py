@@ -6,7 +6,8 @@ import ast
 
 import msgspec
 
-from pytracer.analyze.evidence.syntax.scopes import Scope, scope_of
+from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes, scope_of
 from pytracer.report.job import PythonFrame
 
 END = 1 << 30  # behind the last line
@@ -42,3 +43,11 @@ class Made(msgspec.Struct, frozen=True):
     def line(self) -> int:
         """Its line."""
         return getattr(self.node, "lineno", self.spot.line)
+
+
+def name_made(made: Made) -> str | None:
+    """The variable that the call that makes it is assigned to."""
+    for item in own_nodes(made.spot.scope):
+        if isinstance(item, ast.Assign) and item.value is made.node and len(item.targets) == 1:
+            return variable(item.targets[0])
+    return None

@@ -18,6 +18,7 @@ from pytracer.analyze.evidence.slicing.keepers import Files
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.imports import imported_as
+from pytracer.analyze.evidence.syntax.names import bare_names
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes
 
@@ -55,13 +56,13 @@ class Reads:
         self.names.add(name)
         found: list[ast.AST] = [value for at, value in lines_that_bind(scope, name) if value is not None and at <= line]
         for node in own_nodes(scope):
-            if isinstance(node, (ast.For, ast.AsyncFor)) and _names(node.target, name):
+            if isinstance(node, (ast.For, ast.AsyncFor)) and name in bare_names(node.target):
                 found.append(node.iter)
             elif isinstance(node, ast.Call) and called_name(node) in _FILLS and isinstance(node.func, ast.Attribute):
-                if _names(node.func.value, name):
+                if name in bare_names(node.func.value):
                     found += node.args
             elif isinstance(node, ast.Assign) and any(
-                isinstance(item, ast.Subscript) and _names(item.value, name) for item in node.targets
+                isinstance(item, ast.Subscript) and name in bare_names(item.value) for item in node.targets
             ):
                 found.append(node.value)
         new = [item for item in found if id(item) not in self._seen]
@@ -111,7 +112,3 @@ def is_output(files: Files, models: Collection[str], tree: ast.Module, call: ast
         return False
     kinds = (*_FUNCTIONS, ast.ClassDef)
     return not any(isinstance(item, kinds) and item.name == name for one in files.values() for item in nodes_of(one))
-
-
-def _names(node: ast.AST, name: str) -> bool:
-    return any(isinstance(item, ast.Name) and item.id == name for item in nodes_of(node))

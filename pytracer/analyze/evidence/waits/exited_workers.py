@@ -136,7 +136,7 @@ def exited_workers(job: JobView, view: ProcessView, wait: ProcessWait) -> Exited
     children = [item for item in children_of(job, view) if item.process.snapshot.worker is None]
     gone = [item for item in children if _ended_itself(item, until)]
     running = [item for item in children if _ran_until(item, until) and not is_helper(item)]
-    if not gone or any(is_pool_worker(item) for item in children) or not all(_only_asks(item) for item in running):
+    if not gone or any(is_pool_worker(item) for item in children) or not all(asks_another(item) for item in running):
         return None
     gone.sort(key=lambda item: item.process.ended_mono_ns or 0)
     stack = _of_target(gone[0])
@@ -189,8 +189,8 @@ def _of_target(view: ProcessView) -> list[PythonFrame]:
     return [frame for frame in stack[: begin[0] if begin else 0] if not is_library_file(frame.file)]
 
 
-def _only_asks(view: ProcessView) -> bool:
-    """Whether it waits for its next task, or for a message, itself."""
+def asks_another(view: ProcessView) -> bool:
+    """Whether it waits for another process itself: for its next task, or a message."""
     wait = wait_of(view)
     return wait is not None and (wait.kind == "message" or (wait.kind == "queue" and is_between_processes(view)))
 

@@ -18,7 +18,7 @@ from pytracer.analyze.evidence.syntax.bindings import set_by
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
 from pytracer.analyze.evidence.syntax.comprehension_loops import rounds_around
 from pytracer.analyze.evidence.syntax.loops import Loop, counting_loop, loops_around
-from pytracer.analyze.evidence.syntax.names import last_name
+from pytracer.analyze.evidence.syntax.names import bare_names, last_name
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.passing import names_of_object
 from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes, parameters, qualified_name, scope_of
@@ -273,7 +273,7 @@ def _may_be_mark(tree: ast.Module, put: ast.Call, mark: str) -> bool:
     if not isinstance(given, ast.Name):
         return mark in [ast.unparse(item) for item in nodes_of(given) if isinstance(item, (ast.Constant, ast.Name))]
     scope = scope_of(tree, put.lineno)
-    values = [value for item in own_nodes(scope) for target, value in set_by(item) if _binds(target, given.id)]
+    values = [value for item in own_nodes(scope) for target, value in set_by(item) if given.id in bare_names(target)]
     values += [item.iter for item in rounds_around(tree, put.lineno, "put") if isinstance(item, ast.For)]
     if isinstance(scope, Function) and given.id in parameters(scope):
         calls = [item for item in nodes_of(tree) if isinstance(item, ast.Call) and called_name(item) == scope.name]
@@ -281,10 +281,6 @@ def _may_be_mark(tree: ast.Module, put: ast.Call, mark: str) -> bool:
     said = [item for value in values if value is not None for item in nodes_of(value)]
     return any(isinstance(item, ast.expr) and ast.unparse(item).rpartition(".")[2] == mark.rpartition(".")[2]
                for item in said)  # fmt: skip
-
-
-def _binds(target: ast.expr, name: str) -> bool:
-    return any(isinstance(item, ast.Name) and item.id == name for item in nodes_of(target))
 
 
 def _is_in(asked: _Asked, frame: PythonFrame, line: int) -> bool:

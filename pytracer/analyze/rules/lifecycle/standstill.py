@@ -85,7 +85,7 @@ from pytracer.analyze.evidence.waits.ended_threads import (
     lost_results,
 )
 from pytracer.analyze.evidence.waits.executor_threads import unfinished_task
-from pytracer.analyze.evidence.waits.exited_workers import ExitedWorkers, all_exited_workers
+from pytracer.analyze.evidence.waits.exited_workers import ExitedWorkers, all_exited_workers, asks_another
 from pytracer.analyze.evidence.waits.forked_pool import ForkedPool
 from pytracer.analyze.evidence.waits.forked_pool_words import pool_of
 from pytracer.analyze.evidence.waits.held_by_parent import HeldByParent, held_by_parent
@@ -113,7 +113,7 @@ from pytracer.analyze.evidence.waits.wait_chain import (
 from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait, WaitKind
 from pytracer.analyze.evidence.waits.wait_words import wait_words
 from pytracer.analyze.evidence.waits.waiting_alike import waits_evidence
-from pytracer.analyze.evidence.waits.waits import end_of, gil_of, is_between_processes, wait_of
+from pytracer.analyze.evidence.waits.waits import end_of, gil_of, wait_of
 from pytracer.analyze.naming import introduction, name_words, subject_words
 from pytracer.analyze.platform.signals import SIGHUP, SIGINT, SIGQUIT, SIGTERM
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
@@ -455,19 +455,14 @@ def _describe_untaken(job: JobView, judgement: Judgement[Stood], untaken: Untake
 def _has_asking_parent(death: Death, others: Sequence[Death]) -> bool:
     """Whether it waits for a queue, as its parent does, or that one takes no results any more: its wait comes first."""
     parent = death.view.process.snapshot.ppid
-    asks = _asks_queue(death.view)
+    asks = asks_another(death.view)
     above = [item.view for item in others if item.view.process.snapshot.pid == parent]
-    return any((asks and (_asks_queue(item) or joins_items(item))) or _lost_results(item) for item in above)
+    return any((asks and (asks_another(item) or joins_items(item))) or _lost_results(item) for item in above)
 
 
 def _lost_results(view: ProcessView) -> bool:
     wait = wait_of(view)
     return wait is not None and lost_results(view, wait)
-
-
-def _asks_queue(view: ProcessView) -> bool:
-    wait = wait_of(view)
-    return wait is not None and (wait.kind == "message" or (wait.kind == "queue" and is_between_processes(view)))
 
 
 def _nobody_has_it(suspects: Sequence[Death]) -> bool:

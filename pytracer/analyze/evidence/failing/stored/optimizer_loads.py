@@ -11,7 +11,7 @@ from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.slicing.bindings import is_demonstration
 from pytracer.analyze.evidence.slicing.callers import called_function, calls_named
 from pytracer.analyze.evidence.slicing.calls import argument_of
-from pytracer.analyze.evidence.slicing.spots import END, Made, Spot
+from pytracer.analyze.evidence.slicing.spots import END, Made, Spot, name_made
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.loops import LOOPS, deciding_ifs, last_of, loops_around
@@ -54,14 +54,6 @@ def optimizer_load(at: FailingLine, made: Made) -> OptimizerLoad | None:
     """The only one; `made`: what the optimizer was made by, followed from the failing line."""
     found = {id(item.call): item for held in _held(made) for item in _loads(at, held)}
     return next(iter(found.values())) if len(found) == 1 else None
-
-
-def name_made(made: Made) -> str | None:
-    """The variable that the call that makes it is assigned to."""
-    for item in own_nodes(made.spot.scope):
-        if isinstance(item, ast.Assign) and item.value is made.node and len(item.targets) == 1:
-            return variable(item.targets[0])
-    return None
 
 
 def _held(made: Made) -> Iterator[_Held]:

@@ -10,7 +10,7 @@ import msgspec
 from pytracer._patterns import Pattern
 from pytracer._text import capital
 from pytracer.analyze.evidence.failing.line import FailingLine
-from pytracer.analyze.evidence.slicing.spots import Made, Spot
+from pytracer.analyze.evidence.slicing.spots import Made, Spot, name_made
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value, passed_values
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
@@ -59,7 +59,7 @@ def _unrewound(at: FailingLine) -> _Unrewound | None:
     if len(reads) != 1 or not reads[0].args or any(map(_sets_place, at.files.values())):
         return None
     made = at.slice.made(reads[0].args[0], spot, calls=True)
-    name = _name(made) if _is_buffer(made.node) else None
+    name = name_made(made) if _is_buffer(made.node) else None
     writes = [*_writes(made, name)] if name is not None else []
     if name is None or len(writes) != 1 or _may_be_left_out(made, writes[0]):
         return None
@@ -84,14 +84,6 @@ def _is_buffer(node: ast.AST) -> bool:
         return not node.args and not node.keywords
     mode = keyword_value(node, "mode") or (node.args[0] if node.args else None)
     return called_name(node) in _FILES and (mode is None or (isinstance(mode, ast.Constant) and "+" in str(mode.value)))
-
-
-def _name(made: Made) -> str | None:
-    """What it is assigned to."""
-    for item in nodes_of(made.spot.scope):
-        if isinstance(item, ast.Assign) and item.value is made.node and len(item.targets) == 1:
-            return variable(item.targets[0])
-    return None
 
 
 def _writes(made: Made, name: str) -> Iterator[ast.Call]:
