@@ -23,8 +23,8 @@ Python passed are recorded, the class is out-of-bounds, *likely*: the array that
 by, and why it may have so few elements are named. Which of them is wrong is known only where its numbers were read.
 
 Where a register of the failing instruction points into an array of NumPy that the line passes, and its index leads out
-of it, the array is named: *certain* from its first byte on, else *likely*; so it is, as *likely*, where any register has
-its first byte and the address is at most its own length away.
+of it, the array is named: *certain* from its first byte on, else *likely*; so it is, as *likely*, where any register
+has its first byte and the address is at most its own length away.
 
 Where such an index is two integers of 32 bits, read as one of 64, the array whose type does not fit the function is
 named: *likely* by the source of the program's own function, or where the memory of the array has the two; else
