@@ -16,7 +16,7 @@ from pytracer.analyze.evidence.slicing.callers import called_function
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.imports import imported_as
 from pytracer.analyze.evidence.syntax.names import variable
-from pytracer.analyze.evidence.syntax.scopes import Function, own_nodes
+from pytracer.analyze.evidence.syntax.scopes import Function, class_around, definitions, own_nodes
 from pytracer.analyze.naming import line_in
 
 _UNPACK = Pattern(r"(too many|not enough) values to unpack \(expected (?:at least )?(\d+)(?:, got (\d+))?")
@@ -100,6 +100,10 @@ def values_to_unpack(at: FailingLine) -> str | None:
     returned = _returned(at, value, wanted) if isinstance(statement, ast.Assign) else None
     if returned is not None:
         return f"{takes}, and {returned.told(at)}: {returned.change(at, target, wanted)}"
+    perhaps = _perhaps(at, value, wanted) if isinstance(statement, ast.Assign) else None
+    if perhaps is not None:
+        kind, own = perhaps
+        return f"{takes}, and {what} has {count}. If that is {kind}'s, {own.told(at)}: {own.change(at, target, wanted)}"
     change = "return fewer" if found[1] == "too many" else "return all of them"
     named = "Name as many as it has (`x, y, *rest`)" if found[1] == "too many" else "Name as many as it has"
     return f"{takes}, and {what}{has} has {count}{made}. {named}, or {change}."
@@ -114,6 +118,10 @@ def _returned(at: FailingLine, call: ast.expr, wanted: int) -> _Returned | None:
     values = _returns(at, file, function, _DEEPEST)
     if values in (_UNKNOWN, wanted):
         return None
+    return _of_return(file, function, values)
+
+
+def _of_return(file: str, function: ast.FunctionDef | ast.AsyncFunctionDef, values: int | None) -> _Returned:
     line, value = next((item.lineno, item.value) for item in own_nodes(function) if _gives(item))
     return _Returned(function.name, file, line, source(value) if value is not None else "None", values)
 
@@ -127,6 +135,31 @@ def _called(at: FailingLine, call: ast.Call) -> tuple[str, ast.FunctionDef | ast
     known = called_function(at.files, at.tree, call)
     whole = not isinstance(call.func, ast.Attribute) or imported_as(at.tree, call.func) is not None
     return known if whole else None
+
+
+def _perhaps(at: FailingLine, call: ast.expr, wanted: int) -> tuple[str, _Returned] | None:
+    """Of an object whose class is not known: the only class of the program's whose method gives another number."""
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or _is_of_library(at, call.func):
+        return None
+    own = [
+        (file, item, owner.name, _returns(at, file, item, _DEEPEST))
+        for file, tree in at.files.items()
+        for item in definitions(tree).get(call.func.attr, ())
+        if not isinstance(item, ast.ClassDef) and (owner := class_around(tree, item)) is not None
+    ]
+    unfit = [item for item in own if item[3] != wanted]
+    if len(unfit) != 1 or unfit[0][3] == _UNKNOWN:
+        return None
+    file, function, name, values = unfit[0]
+    return name, _of_return(file, function, values)
+
+
+def _is_of_library(at: FailingLine, method: ast.Attribute) -> bool:
+    """Whether a library's function made the object, or is it: `gym.make(...)`, `torch.max`."""
+    made = at.made(method.value)
+    node = made.node if made is not None else method.value
+    func = node.func if isinstance(node, ast.Call) else node
+    return imported_as(at.tree, func) is not None or imported_as(at.tree, method) is not None
 
 
 def _takes(target: ast.expr, wanted: int) -> bool:
