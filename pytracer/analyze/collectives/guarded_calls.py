@@ -19,7 +19,8 @@ from pytracer.analyze.collectives.quiet_handlers import goes_on
 from pytracer.analyze.evidence.slicing.callers import calls_of, only_function
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.loops import deciding_ifs
-from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, spans, spans_body
+from pytracer.analyze.evidence.syntax.scopes import scope_of, spans, spans_body
+from pytracer.analyze.evidence.syntax.tries import tries_around
 from pytracer.analyze.naming import line_in
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import PythonFrame
@@ -98,11 +99,8 @@ def _may_be_skipped(tree: ast.Module | None, outer: PythonFrame, inner: PythonFr
         return False
     if decides_itself(tree, outer.line, (inner.function or "").rpartition(".")[2]):
         return True
-    around = (item for item in own_nodes(scope_of(tree, outer.line)) if isinstance(item, ast.Try))
-    return any(
-        spans_body(item.body, outer.line) and any(goes_on(part) and not _is_for_the_end(part) for part in item.handlers)
-        for item in around
-    )
+    handlers = (part for item in tries_around(scope_of(tree, outer.line), outer.line) for part in item.handlers)
+    return any(goes_on(part) and not _is_for_the_end(part) for part in handlers)
 
 
 def _is_for_the_end(handler: ast.ExceptHandler) -> bool:

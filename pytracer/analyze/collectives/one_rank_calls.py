@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from pytracer.analyze.evidence.failing.expressions import source
-from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value, passed_values
+from pytracer.analyze.evidence.syntax.calls import argument_at, called_name, passed_values
 from pytracer.analyze.evidence.syntax.imports import imported_as
 from pytracer.analyze.evidence.syntax.loops import ITEM_COMPREHENSIONS
 from pytracer.analyze.evidence.syntax.names import variable
@@ -41,8 +41,7 @@ def shared_by(call: ast.Call, name: str, tree: ast.Module) -> Literal["one", "al
         return None
     if called in _FILLED:
         keyword, place = _FILLED[called]
-        value = keyword_value(call, keyword)
-        value = value if value is not None else call.args[place] if place < len(call.args) else None
+        value = argument_at(call, place, keyword)
         return "one" if value is not None and _holds(value, name) else None
     if called in _TO_ALL:
         return "all" if any(_holds(item, name) for item in passed_values(call)) else None
@@ -83,8 +82,7 @@ def _holds(value: ast.AST, name: str) -> bool:
 def root_of(call: ast.Call) -> str:
     """The rank that has the result of a reduce() or gather(), in words: `rank 0`."""
     place = 1 if called_name(call) == "reduce" else 2
-    named = keyword_value(call, "dst")
-    root = named if named is not None else call.args[place] if place < len(call.args) else None
+    root = argument_at(call, place, "dst")
     if any(item.arg == "group_dst" for item in call.keywords):
         return "one rank"
     if root is None or isinstance(root, ast.Constant):

@@ -12,7 +12,7 @@ from pytracer.analyze.collectives.ways import Side
 from pytracer.analyze.evidence.slicing.by_rank import size_source
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Made, Spot
-from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value, without_wrappers
+from pytracer.analyze.evidence.syntax.calls import argument_at, called_name, keyword_value, without_wrappers
 from pytracer.analyze.evidence.syntax.gradients import is_over_parameters
 from pytracer.analyze.evidence.syntax.loops import Loop
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
@@ -90,7 +90,7 @@ def _batches(slice_: Slice, call: ast.Call, spot: Spot) -> tuple[int | None, boo
         return None, False
     if last is not None and not isinstance(last, ast.Constant):
         return None, False
-    given = keyword_value(call, "batch_size") or (call.args[1] if len(call.args) > 1 else None)
+    given = argument_at(call, 1, "batch_size")
     size = slice_.made(given, spot, calls=True).node if given is not None else ast.Constant(1)
     number = size.value if isinstance(size, ast.Constant) else None
     known = number if isinstance(number, int) and number > 0 else None

@@ -7,7 +7,6 @@ stays first.
 
 from __future__ import annotations
 
-import ast
 import errno
 import re
 from collections.abc import Sequence
@@ -16,7 +15,8 @@ from pytracer._library_files import is_library_file
 from pytracer._patterns import Pattern
 from pytracer.analyze.deaths.lost_connection import lost_connection, lost_rpc
 from pytracer.analyze.evidence.syntax.loops import loops_around
-from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, spans_body
+from pytracer.analyze.evidence.syntax.scopes import scope_of, spans_body
+from pytracer.analyze.evidence.syntax.tries import tries_around
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import Death, ProcessView, RecordedSender
 from pytracer.report.job import PythonFrame
@@ -100,9 +100,7 @@ def _in_one_loop(view: ProcessView, raised: PythonFrame, ended_line: int) -> boo
     loops = loops_around(tree, line) if tree is not None else []
     if tree is None or not any(item.lineno < ended_line <= (item.end_lineno or 0) for item in loops):
         return False
-    tries = [item for item in own_nodes(scope_of(tree, line)) if isinstance(item, ast.Try)]
     return not any(
-        spans_body(item.body, line)
-        and any(spans_body(block, ended_line) for block in (item.finalbody, *(one.body for one in item.handlers)))
-        for item in tries
+        any(spans_body(block, ended_line) for block in (item.finalbody, *(one.body for one in item.handlers)))
+        for item in tries_around(scope_of(tree, line), line)
     )

@@ -17,7 +17,7 @@ from pytracer.analyze.evidence.slicing.bindings import bindings_of, last_binding
 from pytracer.analyze.evidence.slicing.calls import argument_of, method_of
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import END, Spot
-from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
+from pytracer.analyze.evidence.syntax.calls import argument_at, called_name
 from pytracer.analyze.evidence.syntax.loops import LOOPS
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
@@ -268,7 +268,7 @@ def _of_dataset(program: Program, call: ast.Call, path: list[int], spot: Spot) -
     """Of `DataLoader(dataset)`: a sample's part, as __getitem__ of the program's class returns it."""
     if called_name(call) != "DataLoader" or any(item.arg == "collate_fn" for item in call.keywords):
         return None
-    given = call.args[0] if call.args else keyword_value(call, "dataset")
+    given = argument_at(call, 0, "dataset")
     made = program.slice.made(given, spot, calls=True) if given is not None else None
     if made is None or not isinstance(made.node, ast.Call):
         return None

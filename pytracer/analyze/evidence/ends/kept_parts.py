@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pytracer.analyze.evidence.ends.keeping_lines import held_by
 from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
 from pytracer.analyze.evidence.syntax.loops import COMPREHENSIONS
-from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.names import bare_names, variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 
 _SAME = frozenset(
@@ -52,7 +52,7 @@ def _in_comprehension(value: ast.expr, names: frozenset[str]) -> bool:
     held = set(names)
     for item in getattr(value, "generators", ()):
         if holds_any(item.iter, frozenset(held)):
-            held |= {part.id for part in nodes_of(item.target) if isinstance(part, ast.Name)}
+            held |= bare_names(item.target)
     return holds_any(value.value if isinstance(value, ast.DictComp) else getattr(value, "elt", None), frozenset(held))
 
 

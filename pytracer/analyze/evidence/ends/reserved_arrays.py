@@ -22,7 +22,7 @@ from pytracer.analyze.evidence.slicing.callers import calls_named
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
-from pytracer.analyze.evidence.syntax.calls import keyword_value
+from pytracer.analyze.evidence.syntax.calls import argument_at
 from pytracer.analyze.evidence.syntax.imports import imported_as
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_around, scope_of, spans
@@ -188,7 +188,7 @@ def _shape(back: Slice, snapshot: Snapshot, node: ast.expr, spot: Spot) -> tuple
 
 def _each(call: ast.Call) -> int | None:
     """Bytes of an element; None of a dtype that is not known."""
-    dtype = keyword_value(call, "dtype") or (call.args[1] if len(call.args) > 1 else None)
+    dtype = argument_at(call, 1, "dtype")
     if dtype is None:
         return _BYTES["float64"]
     name = dtype.value if isinstance(dtype, ast.Constant) else ast.unparse(dtype).rpartition(".")[2]

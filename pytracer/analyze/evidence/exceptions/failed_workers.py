@@ -23,6 +23,7 @@ from pytracer.analyze.evidence.syntax.loops import LOOPS, deciding_ifs
 from pytracer.analyze.evidence.syntax.names import last_name
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, spans, spans_body
+from pytracer.analyze.evidence.syntax.tries import tries_around
 from pytracer.analyze.kin import children_of
 from pytracer.analyze.known.exceptions import exception_advice
 from pytracer.analyze.naming import name_words
@@ -101,24 +102,14 @@ def _ends_worker(view: ProcessView, stack: Sequence[PythonFrame], events: Sequen
     tree = syntax_tree(view.process.snapshot, caught) if caught is not None else None
     if caught is None or tree is None or caught.line is None:
         return False
-    found = _try_around(tree, caught.line)
+    scope = scope_of(tree, caught.line)
+    found = next((item for item in tries_around(scope, caught.line) if item.handlers), None)
     if found is None:
         return False
-    scope = scope_of(tree, caught.line)
     around = any(isinstance(item, LOOPS) and spans_body(item.body, found.lineno) for item in own_nodes(scope))
     nodes = [part for handler in found.handlers for part in nodes_of(handler)]
     leaves = any(isinstance(part, _LEAVE) for part in nodes)
     return leaves or not around or any(_sets(part, events) for part in nodes)
-
-
-def _try_around(tree: ast.Module, line: int) -> ast.Try | None:
-    """The innermost one with a line in what it tries."""
-    found = [
-        item
-        for item in own_nodes(scope_of(tree, line))
-        if isinstance(item, ast.Try) and item.handlers and spans_body(item.body, line)
-    ]
-    return max(found, key=lambda item: item.lineno, default=None)
 
 
 def _events(test: ast.expr) -> list[str]:

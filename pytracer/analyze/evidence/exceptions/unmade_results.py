@@ -20,7 +20,7 @@ from pytracer.analyze.evidence.slicing.callers import only_function
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
 from pytracer.analyze.evidence.syntax.error_classes import ErrorConstructor, error_constructor, is_error_class
-from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.names import bare_names, variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_around, class_named, classes_below, own_nodes
 from pytracer.analyze.evidence.waits.ended_threads import EndedThread
@@ -194,7 +194,7 @@ def _holding(function: ast.AST, name: str) -> set[str]:
     held = {item.name for item in nodes if isinstance(item, ast.ExceptHandler) and item.name and _catches(item, name)}
     for item in nodes:
         if isinstance(item, ast.Assign) and _holds(item.value, held, name):
-            held |= {part.id for target in item.targets for part in nodes_of(target) if isinstance(part, ast.Name)}
+            held |= {name for target in item.targets for name in bare_names(target)}
         elif isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute) and item.func.attr in _FILLS:
             owner = variable(item.func.value)
             if owner is not None and any(_holds(part, held, name) for part in item.args):

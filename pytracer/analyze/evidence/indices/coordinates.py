@@ -27,7 +27,7 @@ from pytracer.analyze.evidence.failing.not_finite.weights import (
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.operators.operator import Operator, find_operator, shape_words
 from pytracer.analyze.evidence.slicing.spots import Spot
-from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
+from pytracer.analyze.evidence.syntax.calls import argument_at, called_name
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import scope_of
 from pytracer.analyze.known.coordinates import Coordinates, coordinates_of
@@ -134,9 +134,7 @@ def _has(part: Part, call: ast.Call) -> bool:
 
 
 def _argument(call: ast.Call, entry: Coordinates, name: str) -> ast.expr | None:
-    place = entry.arguments.split().index(name)
-    positional = call.args[place] if place < len(call.args) else None
-    return positional if positional is not None else keyword_value(call, name)
+    return argument_at(call, entry.arguments.split().index(name), name)
 
 
 def _is_unchecked(call: ast.Call, entry: Coordinates) -> bool:

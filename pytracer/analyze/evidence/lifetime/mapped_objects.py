@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pytracer.analyze.evidence.slicing.given_memory import Search
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.bindings import attribute_settings, lines_that_bind, set_by
-from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
+from pytracer.analyze.evidence.syntax.calls import argument_at, called_name
 from pytracer.analyze.evidence.syntax.constants import is_none
 from pytracer.analyze.evidence.syntax.names import bare_names, variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
@@ -147,8 +147,7 @@ def _plain(node: ast.expr) -> ast.expr:
 def _passed(call: ast.Call, names: Sequence[str], name: str) -> ast.expr | None:
     if any(isinstance(item, ast.Starred) for item in call.args) or name not in names:
         return None
-    place = names.index(name)
-    return call.args[place] if place < len(call.args) else keyword_value(call, name)
+    return argument_at(call, names.index(name), name)
 
 
 def _attribute(path: tuple[Spot, ast.expr], owner: ast.ClassDef) -> str:

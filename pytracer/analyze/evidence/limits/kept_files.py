@@ -15,7 +15,7 @@ import msgspec
 from pytracer._text import shortened
 from pytracer.analyze.evidence.ends.growing_containers import only_grows, stored
 from pytracer.analyze.evidence.slicing.files import program_files
-from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
+from pytracer.analyze.evidence.syntax.calls import argument_at, called_name, keyword_value
 from pytracer.analyze.evidence.syntax.constants import is_none
 from pytracer.analyze.evidence.syntax.loops import COMPREHENSIONS
 from pytracer.analyze.evidence.syntax.names import variable
@@ -249,7 +249,7 @@ def _keeps_all(function: ast.FunctionDef) -> bool:
     """`@cache`, `@lru_cache(maxsize=None)`."""
     for item in function.decorator_list:
         if isinstance(item, ast.Call) and called_name(item) == "lru_cache":
-            size = keyword_value(item, "maxsize") or (item.args[0] if item.args else None)
+            size = argument_at(item, 0, "maxsize")
             return is_none(size)
         if not isinstance(item, ast.Call) and ast.unparse(item).rpartition(".")[2] == "cache":
             return True

@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from pytracer._text import shortened
 from pytracer.analyze.evidence.exceptions.name_origins import follow
 from pytracer.analyze.evidence.syntax.bindings import bound_value
-from pytracer.analyze.evidence.syntax.calls import called_name, calls_on, keyword_value, passed_values
+from pytracer.analyze.evidence.syntax.calls import argument_at, called_name, calls_on, passed_values
 from pytracer.analyze.evidence.syntax.imports import imported_as
 from pytracer.analyze.evidence.syntax.lines import names_of_line
 from pytracer.analyze.evidence.syntax.names import names_of
@@ -127,8 +127,8 @@ def _read(node: ast.expr) -> list[str]:
 def _object(call: ast.Call) -> ast.expr | None:
     owner = call.func.value if isinstance(call.func, ast.Attribute) else None
     if isinstance(owner, ast.Name) and owner.id in _FILE_FIRST:
-        return call.args[1] if len(call.args) > 1 else keyword_value(call, "arr")
-    return call.args[0] if call.args else keyword_value(call, *_OBJECT_WORDS)
+        return argument_at(call, 1, "arr")
+    return argument_at(call, 0, *_OBJECT_WORDS)
 
 
 def _cannot_nest(view: ProcessView, frame: PythonFrame) -> set[str]:

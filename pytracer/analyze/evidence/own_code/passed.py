@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from pytracer._patterns import Pattern
-from pytracer._text import list_words, size_words
+from pytracer._text import list_words, size_words, uncapital
 from pytracer.analyze.evidence.indices.narrow_indices import two_indices
 from pytracer.analyze.evidence.indices.sparse_source import sparse_operator_advice
 from pytracer.analyze.evidence.lifetime.variables import line_words, program_frames, variable_name
@@ -367,7 +367,7 @@ def length_advice(view: ProcessView, general: str, of: str = "", *, data: str = 
         return sparse
     wrapped = wrapped_count(view) if counts else None
     if wrapped is not None:
-        return wrapped.advice if wrapped.proven else f"{wrapped.advice} Otherwise {general[:1].lower()}{general[1:]}"
+        return wrapped.advice if wrapped.proven else f"{wrapped.advice} Otherwise {uncapital(general)}"
     unchecked = unchecked_here(view)
     if unchecked is not None:
         return unchecked

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import msgspec
 
 from pytracer._patterns import Pattern
-from pytracer._text import shortened
+from pytracer._text import capital, shortened
 from pytracer.analyze.address_space.lookup import GUESSED
 from pytracer.analyze.evidence.lifetime.variables import line_words
 from pytracer.analyze.evidence.operators.operator import find_operator
@@ -56,7 +56,7 @@ class Lengths(msgspec.Struct, frozen=True):
         longer, rounds = self.of_longer, self.of_rounds
         if longer is None or rounds is None:
             return f"{said} Look for such an item in what {line} passes, and leave it out, or cut both alike."
-        passed = f"{said} {line[:1].upper()}{line[1:]} passes these in `{longer.name}` and `{rounds.name}`"
+        passed = f"{said} {capital(line)} passes these in `{longer.name}` and `{rounds.name}`"
         if longer.high is not None and rounds.high is not None and longer.high > rounds.high:
             return (
                 f"{passed}; `{longer.name}` goes to {longer.high} and `{rounds.name}` to {rounds.high} at most, so "

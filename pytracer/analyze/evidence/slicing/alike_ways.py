@@ -11,7 +11,7 @@ from pytracer.analyze.evidence.slicing.calls import argument_of, calls_that_lead
 from pytracer.analyze.evidence.slicing.obligations import Obligation, Reached, Unproven, Value, above, function_around
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import END, Spot
-from pytracer.analyze.evidence.syntax.calls import keyword_value
+from pytracer.analyze.evidence.syntax.calls import argument_at
 from pytracer.analyze.evidence.syntax.imports import imported_as
 from pytracer.analyze.evidence.syntax.loops import LOOPS
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
@@ -174,7 +174,7 @@ def uses_inside(back: Slice, call: ast.Call, item: ast.expr, spot: Spot) -> tupl
 
 def spawned_value(call: ast.Call, function: ast.FunctionDef, name: str) -> ast.expr | None:
     """What spawn() gives for a parameter; the first one is the number of the process."""
-    given = keyword_value(call, "args") or (call.args[1] if len(call.args) > 1 else None)
+    given = argument_at(call, 1, "args")
     place = parameters(function).index(name) - 1 if name in parameters(function) else -1
     items = given.elts if isinstance(given, ast.Tuple) else []
     whole = not any(isinstance(item, ast.Starred) for item in items)

@@ -16,7 +16,7 @@ from pytracer.analyze.evidence.failing.stored.paths import path_parts
 from pytracer.analyze.evidence.slicing.callers import only_call
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
-from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
+from pytracer.analyze.evidence.syntax.calls import argument_at, called_name
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of
@@ -121,7 +121,7 @@ def _saved(call: ast.Call, key: object) -> Iterator[tuple[ast.expr, ast.expr]]:
 
 def _mapped(call: ast.Call, key: object) -> Iterator[tuple[ast.expr, ast.expr]]:
     """Of `np.memmap(path, mode="w+", ...)`, which makes the file."""
-    mode = keyword_value(call, "mode") or (call.args[2] if len(call.args) > _MODE else None)
+    mode = argument_at(call, _MODE, "mode")
     makes = called_name(call) in ("memmap", "open_memmap") and isinstance(mode, ast.Constant) and mode.value == "w+"
     if makes and key is None and call.args:
         yield call.args[0], call

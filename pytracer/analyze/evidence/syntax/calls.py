@@ -27,6 +27,12 @@ def keyword_value(call: ast.Call, *names: str) -> ast.expr | None:
     return next((item.value for item in call.keywords if item.arg in names), None)
 
 
+def argument_at(call: ast.Call, place: int, *names: str) -> ast.expr | None:
+    """What a call passes by one of these names, or else by its place; None where it passes neither."""
+    named = keyword_value(call, *names)
+    return named if named is not None else call.args[place] if place < len(call.args) else None
+
+
 def options_passed(tree: ast.AST, line: int, name: str) -> list[str]:
     """What the calls of a line pass for an option: an expression, or `options` of `**options`, which may have it."""
     given = (item for call in calls_on(tree, line) for item in call.keywords)

@@ -11,6 +11,7 @@ import msgspec
 from pytracer.analyze.evidence.syntax.appends import append_of
 from pytracer.analyze.evidence.syntax.scopes import scope_of, spans
 from pytracer.analyze.evidence.syntax.unbounded import EndlessLoop, Reason, loops_at
+from pytracer.analyze.evidence.waits.made_tensors import made_tensors
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import PythonFrame
@@ -36,21 +37,7 @@ def empty_append(view: ProcessView, frame: PythonFrame) -> EmptyAppend | None:
     found = append_of(tree, scope, loop) if loop is not None else None
     if loop is None or found is None:
         return None
-    made = _last_made(view, frame, loop) if found.always_new else []
-    grows = any(spans(found.node, line) for line in made)
+    made = made_tensors(view, frame, loop)[-_PASSES:] if found.always_new else []
+    grows = any(spans(found.node, line) for line, _ in made)
     proven = len(made) == _PASSES and not grows
     return EmptyAppend(loop, found.reason(tree, scope, loop, proven=proven), grows)
-
-
-def _last_made(view: ProcessView, frame: PythonFrame, loop: EndlessLoop) -> list[int]:
-    """The lines of the loop at which its last tensors were made; nothing where some may be on a device."""
-    snapshot = view.process.snapshot
-    if snapshot.light or next(iter(snapshot.storages.on_devices()), None) is not None:
-        return []
-    found = sorted(
-        (item.order, place.line)
-        for item in snapshot.storages
-        if (place := item.allocated_by.place) is not None and place.file == frame.file
-        if place.line is not None and spans(loop, place.line)
-    )
-    return [line for _, line in found[-_PASSES:]]

@@ -18,6 +18,7 @@ from pytracer.analyze.evidence.syntax.outcomes import ValueOf
 from pytracer.analyze.evidence.syntax.removals import removal_of
 from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes, scope_of, spans
 from pytracer.analyze.evidence.syntax.unbounded import EndlessLoop, Reason, loops_at
+from pytracer.analyze.evidence.waits.made_tensors import made_tensors
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import PythonFrame
@@ -56,19 +57,11 @@ def empty_removal(view: ProcessView, frame: PythonFrame, value_of: ValueOf) -> E
 
 def _last_made(view: ProcessView, frame: PythonFrame, scope: Scope, loop: EndlessLoop) -> list[tuple[int, int]]:
     """Lines and sizes of the function's last tensors, back to the last one that the loop did not make."""
-    snapshot = view.process.snapshot
-    if snapshot.light or isinstance(scope, (ast.Module, ast.Lambda)):
+    if isinstance(scope, (ast.Module, ast.Lambda)):
         return []
-    if next(iter(snapshot.storages.on_devices()), None) is not None:
-        return []  # whose sizes are those of blocks
-    there = sorted(
-        (item.order, place.line, item.nbytes)
-        for item in snapshot.storages
-        if (place := item.allocated_by.place) is not None and place.file == frame.file
-        if place.line is not None and spans(scope, place.line)
-    )
-    last = next((number for number, item in enumerate(reversed(there)) if not spans(loop, item[1])), len(there))
-    return [(line, nbytes) for _, line, nbytes in there[len(there) - last :]]
+    there = made_tensors(view, frame, scope)
+    last = next((number for number, item in enumerate(reversed(there)) if not spans(loop, item[0])), len(there))
+    return there[len(there) - last :]
 
 
 def _made_before(scope: Scope, loop: EndlessLoop, whole: str) -> bool:

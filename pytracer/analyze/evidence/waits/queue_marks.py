@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import msgspec
 
 from pytracer._text import shortened
-from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
+from pytracer.analyze.evidence.syntax.calls import argument_at, called_name, keyword_value
 from pytracer.analyze.evidence.syntax.leaving import Obstacle, obstacles
 from pytracer.analyze.evidence.syntax.loops import loops_around
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
@@ -94,7 +94,7 @@ def puts_into(tree: ast.Module, names: frozenset[str]) -> list[ast.Call]:
 
 
 def _has_no_limit(call: ast.Call) -> bool:
-    first = call.args[0] if call.args else keyword_value(call, "block")
+    first = argument_at(call, 0, "block")
     waits = first is None or (isinstance(first, ast.Constant) and first.value is True)
     return waits and len(call.args) < 2 and keyword_value(call, "timeout") is None
 

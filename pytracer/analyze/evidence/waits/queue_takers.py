@@ -10,7 +10,7 @@ import msgspec
 from pytracer._text import list_words, shortened
 from pytracer.analyze.evidence.syntax.apart import functions_apart
 from pytracer.analyze.evidence.syntax.bindings import set_by
-from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
+from pytracer.analyze.evidence.syntax.calls import argument_at, called_name
 from pytracer.analyze.evidence.syntax.known_uses import is_known_by
 from pytracer.analyze.evidence.syntax.names import last_name
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
@@ -112,7 +112,7 @@ def _made(program: ast.Module, names: frozenset[str]) -> list[tuple[str, str | N
 
 
 def _size(call: ast.Call) -> str | None:
-    size = keyword_value(call, "maxsize") or (call.args[0] if call.args else None)
+    size = argument_at(call, 0, "maxsize")
     if called_name(call) == "SimpleQueue" or size is None or (isinstance(size, ast.Constant) and not size.value):
         return None
     text = shortened(ast.unparse(size), _LONGEST)

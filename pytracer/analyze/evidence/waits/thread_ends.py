@@ -9,7 +9,7 @@ from pytracer._patterns import Pattern
 from pytracer._text import shortened
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.bindings import set_by
-from pytracer.analyze.evidence.syntax.calls import called_name, calls_on, keyword_value
+from pytracer.analyze.evidence.syntax.calls import argument_at, called_name, calls_on
 from pytracer.analyze.evidence.syntax.leaving import obstacles
 from pytracer.analyze.evidence.syntax.loops import loops_around
 from pytracer.analyze.evidence.syntax.names import last_name
@@ -130,7 +130,7 @@ def _timer(view: ProcessView, scripts: Sequence[PythonFrame]) -> ThreadReason | 
     if len(calls) != 1:
         return None
     file, tree, call = calls[0]
-    given = call.args[1] if len(call.args) > 1 else keyword_value(call, "function")
+    given = argument_at(call, 1, "function")
     name = last_name(given) if given is not None else None
     function = function_named(tree, name) if name is not None else None
     scope = scope_of(tree, call.lineno)

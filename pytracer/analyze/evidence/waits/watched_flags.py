@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from pytracer._text import shortened
+from pytracer._text import shortened, uncapital
 from pytracer.analyze.behind import Place
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.bindings import set_by
@@ -26,6 +26,7 @@ from pytracer.analyze.evidence.waits.ended_threads import ended_words
 from pytracer.analyze.evidence.waits.waits import end_of, main_stack, program_stack
 from pytracer.analyze.naming import LineWords, line_in
 from pytracer.analyze.view import ProcessView
+from pytracer.decode.types.snapshot import PythonFrame as SnapshotFrame
 from pytracer.report.job import PythonFrame
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -64,6 +65,10 @@ class Setter(msgspec.Struct, frozen=True):
         """Of that function."""
         return qualified_name(self.tree, self.function)
 
+    def runs_in(self, frame: PythonFrame | SnapshotFrame) -> bool:
+        """Whether a frame is of that function, by its name."""
+        return frame.file == self.file and (frame.function or "").rpartition(".")[2] == self.function.name
+
     def words(self, here: str | None) -> LineWords:
         """`line 20 (`self.ready = True`)`."""
         return line_in(self.file, self.node.lineno, here).quoted(shortened(ast.unparse(self.node), _LONGEST))
@@ -78,14 +83,14 @@ class Started(msgspec.Struct, frozen=True):
 
 def watched_flag(view: ProcessView, test: ast.expr, at: PythonFrame) -> WatchedFlag | None:
     """Why the condition of a loop stays as it is; None where a line may change it that runs in the same memory."""
-    names = names_read(test)
-    if len(names) != 1 or any(isinstance(item, ast.Call) for item in nodes_of(test)):
+    flag = _flag(test)
+    if flag is None:
         return None
     own = program_stack(view)
     files = program_files(view.process.snapshot, own)
-    if _may_be_shared(files, names[0]) or _may_change_otherwise(files, names[0]):
+    if _may_be_shared(files, flag) or _may_change_otherwise(files, flag):
         return None
-    setter = _setter(files, names[0], at)
+    setter = _setter(files, flag, at)
     if setter is None:
         return None
     started = started_only(files, setter.tree, setter.function, PROCESS)
@@ -100,17 +105,19 @@ def watched_flag(view: ProcessView, test: ast.expr, at: PythonFrame) -> WatchedF
 def flag_reason(view: ProcessView, test: ast.expr, at: PythonFrame) -> Reason | None:
     """The same of a loop that goes round without a pause."""
     found = watched_flag(view, test, at)
-    return (
-        Reason(found.sentence[:1].lower() + found.sentence[1:], found.advice, sure=True) if found is not None else None
-    )
+    return Reason(uncapital(found.sentence), found.advice, sure=True) if found is not None else None
 
 
 def setter_of(files: Mapping[str, ast.Module], test: ast.expr, at: PythonFrame) -> Setter | None:
     """Of the only variable that a condition reads."""
+    flag = _flag(test)
+    return _setter(files, flag, at) if flag is not None else None
+
+
+def _flag(test: ast.expr) -> str | None:
+    """The only variable that a condition reads, without a call."""
     names = names_read(test)
-    if len(names) != 1 or any(isinstance(item, ast.Call) for item in nodes_of(test)):
-        return None
-    return _setter(files, names[0], at)
+    return names[0] if len(names) == 1 and not any(isinstance(item, ast.Call) for item in nodes_of(test)) else None
 
 
 def _setter(files: Mapping[str, ast.Module], flag: str, at: PythonFrame) -> Setter | None:
@@ -353,12 +360,7 @@ def _of_thread(
 ) -> WatchedFlag | None:
     """The thread of that function has died."""
     started = started_only(files, setter.tree, setter.function, _THREAD)
-    died = [
-        item
-        for item in view.thread_exceptions
-        if any(frame.file == setter.file and (frame.function or "").rpartition(".")[2] == setter.function.name
-               for frame in item.python_stack or ())
-    ]  # fmt: skip
+    died = [item for item in view.thread_exceptions if any(setter.runs_in(frame) for frame in item.python_stack or ())]
     if started is None or not died or _still_runs(view, setter):
         return None
     sets = setter.words(at.file)
@@ -373,8 +375,5 @@ def _of_thread(
 def _still_runs(view: ProcessView, setter: Setter) -> bool:
     """Whether another thread is in that function, which may be the one that is waited for."""
     end = end_of(view)
-    return any(
-        frame.file == setter.file and (frame.function or "").rpartition(".")[2] == setter.function.name
-        for _, frames in (end.python_threads if end is not None else ())
-        for frame in frames
-    )
+    stacks = (frames for _, frames in (end.python_threads if end is not None else ()))
+    return any(setter.runs_in(frame) for frames in stacks for frame in frames)

@@ -26,7 +26,7 @@ from pytracer.analyze.evidence.phrases import access_verb
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
-from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
+from pytracer.analyze.evidence.syntax.calls import argument_at, called_name, keyword_value
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_around, scope_of
 from pytracer.analyze.evidence.wild.explanation import Explanation
@@ -199,7 +199,7 @@ def _makers(view: ProcessView, file: str, tree: ast.Module) -> Iterator[_Mapped]
             called_name(call) == "ndarray" and keyword_value(call, "buffer") is not None
         ):
             continue
-        given = keyword_value(call, "dtype") or (call.args[1] if len(call.args) > 1 else None)
+        given = argument_at(call, 1, "dtype")
         if given is None or _mode(call) == "w+":
             continue  # what the program has written itself
         spot = Spot(file, tree, scope_of(tree, call.lineno), call.lineno)

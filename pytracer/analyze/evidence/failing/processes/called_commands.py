@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pytracer._patterns import Pattern
+from pytracer._text import capital
 from pytracer.analyze.evidence.failing.line import FailingLine
 
 _FAILED = Pattern(r"^Command (?P<command>.+) returned non-zero exit status (?P<status>\d+)")
@@ -18,7 +19,7 @@ def failed_command(at: FailingLine) -> str | None:
         return None
     mend = "Mend that" if _ERROR.search(subject) else "The reason lies in the command"
     return (
-        f"{subject[:1].upper()}{subject[1:]}. {mend}: line {at.line} only passes its exit status {found['status']} "
+        f"{capital(subject)}. {mend}: line {at.line} only passes its exit status {found['status']} "
         "on. Run the command by hand, in the same directory and environment, for all of its output."
     )
 

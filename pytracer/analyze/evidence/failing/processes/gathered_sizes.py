@@ -12,7 +12,7 @@ import re
 from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
-from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
+from pytracer.analyze.evidence.syntax.calls import argument_at, called_name
 from pytracer.analyze.evidence.syntax.names import variable
 
 # torch 2.13, csrc/distributed/c10d/Utils.hpp: assertTypeAndSizesMatch().
@@ -68,8 +68,7 @@ def gathered_sizes(at: FailingLine) -> str | None:
 def _given(call: ast.Call, op: str, which: int) -> ast.expr | None:
     if called_name(call) != _CALLS[op] or any(isinstance(item, ast.Starred) for item in call.args):
         return None
-    place = _PLACES[op][which]
-    return keyword_value(call, _NAMES[op][which]) or (call.args[place] if place < len(call.args) else None)
+    return argument_at(call, _PLACES[op][which], _NAMES[op][which])
 
 
 def _came(at: FailingLine, node: ast.expr | None) -> str:

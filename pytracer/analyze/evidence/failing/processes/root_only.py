@@ -7,7 +7,7 @@ import ast
 from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
-from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
+from pytracer.analyze.evidence.syntax.calls import argument_at, called_name
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import parameters
@@ -56,8 +56,7 @@ def _found(at: FailingLine) -> tuple[ast.Call, ast.expr, str, str] | None:
 
 
 def _passed(call: ast.Call, name: str, place: int) -> ast.expr | None:
-    named = keyword_value(call, name)
-    return named or (call.args[place] if place < len(call.args) else None)
+    return argument_at(call, place, name)
 
 
 def _rank(at: FailingLine) -> str:

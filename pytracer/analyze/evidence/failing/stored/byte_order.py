@@ -11,7 +11,7 @@ from pytracer.analyze.evidence.failing.expressions import names_in
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.numbers import whole_number
 from pytracer.analyze.evidence.indices.byte_order import is_power, reversed_number
-from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
+from pytracer.analyze.evidence.syntax.calls import argument_at, called_name
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 
 _ARRAYS = ("frombuffer", "fromfile", "memmap")
@@ -58,10 +58,10 @@ def _instead(text: str) -> str | None:
         if called in ("unpack", "unpack_from", "iter_unpack"):
             return _of_format(call.args[0] if call.args else None)
         if called == "from_bytes":
-            order = _constant(call.args[1] if len(call.args) > 1 else keyword_value(call, "byteorder"))
+            order = _constant(argument_at(call, 1, "byteorder"))
             return f"Pass `{'little' if order == 'big' else 'big'!r}` there"
         if called in _ARRAYS:
-            return _of_dtype(keyword_value(call, "dtype") or (call.args[1] if len(call.args) > 1 else None))
+            return _of_dtype(argument_at(call, 1, "dtype"))
     return None
 
 

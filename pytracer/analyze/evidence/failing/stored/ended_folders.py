@@ -13,7 +13,7 @@ from pytracer._text import capital
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.slicing.spots import Spot
-from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
+from pytracer.analyze.evidence.syntax.calls import argument_at, called_name, keyword_value
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import (
@@ -86,7 +86,7 @@ def _has_name(at: FailingLine, call: ast.Call, spot: Spot, part: str) -> bool:
     place = _MAKERS[called_name(call) or ""][1]
     ends = []
     for n, (name, default) in enumerate((("suffix", ""), ("prefix", "tmp"))):
-        given = keyword_value(call, name) or (call.args[place + n] if place + n < len(call.args) else None)
+        given = argument_at(call, place + n, name)
         made = at.slice.made(given, spot, calls=True).node if given is not None else ast.Constant(default)
         if not isinstance(made, ast.Constant) or not isinstance(made.value, str):
             return False

@@ -26,7 +26,8 @@ from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.loops import deciding_ifs, loops_around
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
-from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes, parameters, scope_of, spans_body, withs_around
+from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes, parameters, scope_of, withs_around
+from pytracer.analyze.evidence.syntax.tries import tries_around
 
 _OF_OTHERS = ("absent", "folder", "lfs", "html", "zeros")  # no writing that stopped half way
 _ASKS = ("exists", "isfile", "is_file", "lexists")
@@ -267,7 +268,7 @@ def _asked(call: ast.Call) -> ast.expr:
 def _cleans(way: _Way) -> bool:
     """Whether a handler around it, or another line of its function, removes what was written."""
     for spot in way.spots:
-        behind = [part for item in _tries(spot) for part in (*item.handlers, *item.finalbody)]
+        behind = [part for item in tries_around(spot.scope, spot.line) for part in (*item.handlers, *item.finalbody)]
         calls = [part for node in behind for part in nodes_of(node) if isinstance(part, ast.Call)]
         if any(called_name(part) in _CLEANS for part in calls):
             return True
@@ -280,7 +281,7 @@ def _cleans(way: _Way) -> bool:
 def _caught(way: _Way) -> tuple[Spot, int, str] | None:
     """The innermost handler around it that goes on, and does no more than say so: another call may write, too."""
     for spot in way.spots:
-        for item in _tries(spot):
+        for item in tries_around(spot.scope, spot.line):
             handler = next((part for part in item.handlers if _is_wide(part.type)), None)
             calls = [part for part in nodes_of(handler) if isinstance(part, ast.Call)] if handler is not None else []
             if any(called_name(part) not in _ONLY_SAY for part in calls):
@@ -289,12 +290,6 @@ def _caught(way: _Way) -> tuple[Spot, int, str] | None:
                 head = f"except {ast.unparse(handler.type)}" if handler.type is not None else "except"
                 return spot, handler.lineno, short(head)
     return None
-
-
-def _tries(spot: Spot) -> list[ast.Try]:
-    """Those whose body has the line, the innermost first."""
-    found = [item for item in own_nodes(spot.scope) if isinstance(item, ast.Try) and spans_body(item.body, spot.line)]
-    return sorted(found, key=lambda item: -item.lineno)
 
 
 def _is_wide(kind: ast.expr | None) -> bool:

@@ -9,6 +9,7 @@ from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.names import bare_names
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import all_parameters, scope_of
 
@@ -30,7 +31,7 @@ def replaced_section(at: FailingLine, key: str, names: Sequence[str]) -> str | N
     file, section, literal = sections[0]
     whole = {name for tree in at.files.values() for name in _names_of(tree, literal)}
     table = at.node.value if isinstance(at.node, ast.Subscript) else at.node
-    whole |= {item.id for item in nodes_of(table) if isinstance(item, ast.Name)} if table is not None else set()
+    whole |= bare_names(table) if table is not None else set()
     merges = [(file, item) for file, item in parts if _lays_over(item, section) and _is_of(at, file, item, whole)]
     if len(merges) != 1:
         return None
@@ -66,11 +67,11 @@ def _names_of(tree: ast.Module, literal: ast.Dict) -> Iterator[str]:
 def _is_of(at: FailingLine, file: str, merge: ast.expr, whole: set[str]) -> bool:
     """Whether it merges the defaults or the failing dict, or a parameter of a function that is given one of them."""
     owner = merge.func.value if isinstance(merge, ast.Call) and isinstance(merge.func, ast.Attribute) else merge
-    names = {item.id for item in nodes_of(owner) if isinstance(item, ast.Name)}
+    names = bare_names(owner)
     scope = scope_of(at.files[file], merge.lineno)
     for name in [*names]:
         bound = [value for _, value in lines_that_bind(scope, name) if value is not None]
-        names |= {item.id for value in bound for item in nodes_of(value) if isinstance(item, ast.Name)}
+        names |= {name for value in bound for name in bare_names(value)}
     if names & whole:
         return True
     if isinstance(scope, ast.Module) or not names & {*all_parameters(scope)}:

@@ -11,7 +11,7 @@ from pytracer._patterns import Pattern
 from pytracer._text import capital
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.slicing.spots import Made, Spot, name_made
-from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value, passed_values
+from pytracer.analyze.evidence.syntax.calls import argument_at, called_name, passed_values
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_around, parents_of
@@ -82,7 +82,7 @@ def _is_buffer(node: ast.AST) -> bool:
         return False
     if called_name(node) in _BUFFERS:
         return not node.args and not node.keywords
-    mode = keyword_value(node, "mode") or (node.args[0] if node.args else None)
+    mode = argument_at(node, 0, "mode")
     return called_name(node) in _FILES and (mode is None or (isinstance(mode, ast.Constant) and "+" in str(mode.value)))
 
 

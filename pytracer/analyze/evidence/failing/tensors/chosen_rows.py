@@ -10,7 +10,7 @@ from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import source, whole
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.tensors.kept_inputs import kept_input
-from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
+from pytracer.analyze.evidence.syntax.calls import argument_at, called_name
 from pytracer.analyze.evidence.syntax.names import variable
 
 _VALUES = Pattern(r", (-?\d+)\.\.(-?\d+)$")
@@ -54,19 +54,15 @@ def _selection(call: ast.Call) -> _Selection | None:
     name, owner = called_name(call), call.func.value if isinstance(call.func, ast.Attribute) else None
     plain = owner is None or ast.unparse(owner).rpartition(".")[2] in _LIBRARIES
     if name == "embedding" and plain:
-        index, table = _argument(call, "input", 0), _argument(call, "weight", 1)
+        index, table = argument_at(call, 0, "input"), argument_at(call, 1, "weight")
         return _Selection(table, index, 0) if table is not None and index is not None else None
     if name != "index_select":
         return None
-    table = _argument(call, "input", 0) if plain else owner
-    given, index = _argument(call, "dim", int(plain)), _argument(call, "index", 1 + int(plain))
+    table = argument_at(call, 0, "input") if plain else owner
+    given, index = argument_at(call, int(plain), "dim"), argument_at(call, 1 + int(plain), "index")
     dimension = whole(given) if given is not None else None
     return (
         _Selection(table, index, dimension)
         if table is not None and index is not None and dimension is not None
         else None
     )
-
-
-def _argument(call: ast.Call, name: str, place: int) -> ast.expr | None:
-    return keyword_value(call, name) or (call.args[place] if place < len(call.args) else None)
