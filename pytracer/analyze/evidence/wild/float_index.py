@@ -19,6 +19,7 @@ from pytracer.analyze.evidence.operators.operator import find_operator, tensor_w
 from pytracer.analyze.evidence.own_code.arrays import array_words, held_array, line_arrays
 from pytracer.analyze.evidence.own_code.c_text import declared_name, split
 from pytracer.analyze.evidence.own_code.index_reads import IndexRead, index_reads
+from pytracer.analyze.evidence.own_code.looked_up import looked_up
 from pytracer.analyze.evidence.own_code.own_libraries import passed_by
 from pytracer.analyze.evidence.own_code.own_signature import own_definition
 from pytracer.analyze.evidence.own_code.unfit_memory import unfit_memory
@@ -130,7 +131,11 @@ class FloatIndex(Explanation):
 
 
 def float_index(view: ProcessView) -> FloatIndex | None:
-    """None of an index that is no such number or that an integer tensor has, and of arrays of an unfit type."""
+    """None of an index that is no such number or that an integer tensor has, and of arrays of an unfit type.
+
+    Nor where a number that is passed is known to lead out of the array that the index is looked up in: what lies
+    behind it has the bits of a float by chance.
+    """
     far, crash = far_index(view), view.crash
     if far is None or far.index is None or crash is None or far.scale != _WIDE:
         return None
@@ -145,6 +150,9 @@ def float_index(view: ProcessView) -> FloatIndex | None:
     reads = _reads(view, function, passed, into[0]) if function is not None else []
     read, behind = _behind(view, passed, reads)
     if behind is None and read is None:
+        return None
+    lookup = looked_up(view)
+    if lookup is not None and lookup.wrong:
         return None
     return FloatIndex(far, number, function, into[0] if len(into) == 1 else None, behind, read)
 

@@ -50,8 +50,12 @@ def found(
     behind: str | None = "float64",
     length: bool = True,
     unfit: bool = False,
+    outside: bool | None = None,
 ) -> FloatIndex | None:
-    """Of a function of the program's that died with this index; `behind`: the type of what follows `items`."""
+    """Of a function of the program's that died with this index; `behind`: the type of what follows `items`.
+
+    `outside`: whether a number of an array is known to lead out of the one that it is looked up in.
+    """
     file, library, program = folder / "ops.c", folder / "libops.so", folder / "train.py"
     if source:
         file.write_text(SOURCE.replace("CHECK", check), encoding="utf-8")
@@ -71,6 +75,7 @@ def found(
     monkeypatch.setattr(module, "far_index", lambda view: FarIndex("r10", "rcx", value, 8, stack=False))
     monkeypatch.setattr(module, "find_operator", lambda view: None)
     monkeypatch.setattr(module, "unfit_memory", lambda view: object() if unfit else None)
+    monkeypatch.setattr(module, "looked_up", lambda view: SimpleNamespace(wrong=outside))
     own = NativeFrame(function=None, image=str(library))
     view: Any = SimpleNamespace(
         native_stack=[own], crash=crash, process=SimpleNamespace(snapshot=snapshot), python_stack=None,
@@ -130,6 +135,14 @@ def test_a_float_like_number_alone_shows_nothing(tmp_path: Path, monkeypatch: py
 
 def test_an_array_of_another_type_is_explained_by_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert found(tmp_path, monkeypatch, unfit=True) is None
+
+
+@pytest.mark.parametrize("behind", [None, "float64"])
+def test_number_that_leads_out_of_the_array_it_is_looked_up_in_comes_before_what_lies_there(
+    behind: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert found(tmp_path, monkeypatch, behind=behind, outside=True) is None
+    assert found(tmp_path, monkeypatch, behind=behind, outside=False) is not None
 
 
 def test_number_that_the_array_may_have_itself_is_asked_for_first(
