@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from pytracer._text import shortened
+from pytracer._text import shortened, uncapital
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of
 from pytracer.analyze.evidence.waits.ended_fillers import ended_filler
@@ -19,6 +19,7 @@ from pytracer.analyze.evidence.waits.queue_fillers import filler_of
 from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait, WaitKind
 from pytracer.analyze.evidence.waits.waited_object import waited_object
 from pytracer.analyze.evidence.waits.waits import at_program_end, called_by_program, gil_of, main_stack
+from pytracer.analyze.evidence.waits.working_threads import may_work
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 
@@ -30,6 +31,10 @@ _FUTURE = (
 _HANDED = (
     "Look at the process that has the pool: its thread that takes results (`Pool._handle_results`) has ended, as by "
     "an error that it could not load, or waits itself, such as in a callback."
+)
+_MAY_WORK = (
+    "If that thread was only at work, such as to save or send what is left, nothing stands still: raise the time "
+    "limit, or make it quicker. Else:"
 )
 _WITH = "`with lock:` releases it on every way."
 _READERS = ("run", "check_output", "getoutput", "getstatusoutput")  # these read what is printed
@@ -122,6 +127,8 @@ def wait_advice(view: ProcessView, wait: ProcessWait) -> str:
         return AT_END
     if wait.kind == "executor":
         return executor_advice(view)
+    if wait.kind == "thread-at-exit" and may_work(view):
+        return f"{_MAY_WORK} {uncapital(LET_THREAD_END)}"
     if wait.kind == "gil" and (held := gil_of(view)) is not None:
         return held.advice
     if wait.kind == "full-queue" and hands_over(main_stack(view)):

@@ -114,6 +114,7 @@ from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait, WaitKind
 from pytracer.analyze.evidence.waits.wait_words import wait_words
 from pytracer.analyze.evidence.waits.waiting_alike import waits_evidence
 from pytracer.analyze.evidence.waits.waits import end_of, gil_of, wait_of
+from pytracer.analyze.evidence.waits.working_threads import may_work
 from pytracer.analyze.naming import introduction, name_words, subject_words
 from pytracer.analyze.platform.signals import SIGHUP, SIGINT, SIGQUIT, SIGTERM
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
@@ -362,6 +363,7 @@ def _confidence(view: ProcessView, found: Stood, suspects: Sequence[Death]) -> C
     is_sure |= found.wait.kind == "gil" and (held := gil_of(view)) is not None and held.held
     is_sure |= found.wait.kind == "lock-file" and _nobody_has_it(suspects)
     ends_itself = found.threads is not None and not found.threads.sure  # as a Timer does, that waits once
+    ends_itself |= found.wait.kind == "thread-at-exit" and may_work(view)
     return "likely" if is_sure else "possible" if ends_itself else _CONFIDENCE[found.wait.kind]
 
 

@@ -424,23 +424,30 @@ NOTICE: list[Frame] = [
 ]
 
 
-def test_program_that_came_to_its_end_waits_for_a_thread_that_is_no_daemon(run: Path) -> None:
-    """The line is the thread's: the main one has no line of the program's any more."""
-    root = Box(pid=90, ppid=80, argv=TIMEOUT).at(60_010).wait(101, signal=15).exit(124)
-    job = s.load(run, root, stopped(parent(), AT_EXIT))
-    line = PythonFrame("write", s.SCRIPT, 8)
-    processes = [
-        replace(
-            item, snapshot=replace(item.snapshot, ending=replace(item.snapshot.ending, python_threads=((7, (line,)),)))
-        )
-        if item.snapshot.pid == 101 and item.snapshot.ending is not None
-        else item
-        for item in job.processes
-    ]
-    report = build_report(replace(job, processes=tuple(processes)))
-    assert verdict(report) == ("hang", "likely")
-    assert "had come to its end, and waited for a thread that is no daemon at train.py:8 in write" in summary(report)
-    assert report.verdict is not None and "daemon=True" in (report.verdict.advice or "")
+@pytest.mark.parametrize(
+    ("inner", "source", "sure"),
+    [
+        ([("Queue.get", "/usr/lib/python3.11/queue.py", 171)], "items.get()", True),
+        ([], "time.sleep(30)", True),
+        ([], "write(batch)", False),
+        ([("save", "/usr/lib/python3/dist-packages/torch/serialization.py", 9)], "torch.save(model, path)", False),
+    ],
+)
+def test_program_that_came_to_its_end_waits_for_a_thread_that_is_no_daemon(
+    inner: list[Frame], source: str, sure: bool, run: Path
+) -> None:
+    """The line is the thread's: the main one has none of the program any more. One that works may end by itself."""
+    script = run / "train.py"
+    script.write_text(f"def write():\n    {source}\n", encoding="utf-8")
+    os.utime(script, (0, 0))
+    box = parent().at(60_000).signal_seen(15, 90, TIMEOUT)
+    other: list[Frame] = [*inner, ("write", str(script), 2)]
+    box.crash(0, code=0, state=EXIT, python=AT_EXIT, other_python={7: other}, native=[(s.LIBC, 16)])
+    report = ended(run, box)
+    assert verdict(report) == ("hang", "likely" if sure else "possible")
+    assert "had come to its end, and waited for a thread that is no daemon at train.py:2 in write" in summary(report)
+    assert "daemon=True" in advice(report)
+    assert ("raise the time limit" in advice(report)) == (not sure)
 
 
 def test_join_by_the_program_itself_is_no_end_of_it(run: Path) -> None:
