@@ -9,6 +9,7 @@ from pytracer.analyze.collectives.call_sites import calls_of_group
 from pytracer.analyze.collectives.deciders import Decider, Deciding, calls_from, ends_early
 from pytracer.analyze.collectives.ended_iterators import EndedIterator, ended_iterator
 from pytracer.analyze.collectives.left_out_calls import LeftOut, left_out_by
+from pytracer.analyze.collectives.library_calls import library_call
 from pytracer.analyze.collectives.rounds import join_words, loop_words
 from pytracer.analyze.collectives.uneven_loops import uneven
 from pytracer.analyze.collectives.ways import Side, quoted
@@ -17,6 +18,8 @@ from pytracer.analyze.evidence.syntax.mappings import looped_dict
 from pytracer.analyze.evidence.syntax.scopes import spans
 from pytracer.analyze.naming import line_in
 from pytracer.decode.types.snapshot import Collective
+
+_OF_OBJECTS = ("_object", "_object_list")  # torch: gather_object, all_gather_object, broadcast_object_list, ...
 
 
 def ended_loop(found: Sequence[Deciding]) -> LeftOut | None:
@@ -92,7 +95,16 @@ def _calls_of_pass(absent: Side, there: Side, by: Decider) -> list[Collective]:
         item.sequence_nr for item in calls_of_group(absent.view, there.call.group) if _is_outside(item, there, by)
     ]
     last = max((number for number in before if number < there.call.sequence_nr), default=0)
-    return [item for item in calls if item.sequence_nr > last]
+    return _first_of_each([item for item in calls if item.sequence_nr > last], there)
+
+
+def _first_of_each(calls: Sequence[Collective], there: Side) -> list[Collective]:
+    """One for each time that the line ran: objects are sent behind their sizes, and backward() reduces each bucket."""
+    by = library_call(there.view, there.call) or ""
+    if by.endswith(_OF_OBJECTS):
+        return [item for item in calls if (item.op, item.dtype) == (there.call.op, there.call.dtype)]
+    of_bucket = [item for item in calls if item.sizes == there.call.sizes] if by.endswith("backward") else []
+    return of_bucket or [*calls]
 
 
 def _is_outside(call: Collective, there: Side, by: Decider) -> bool:

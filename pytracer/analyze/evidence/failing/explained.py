@@ -45,6 +45,7 @@ from pytracer.analyze.evidence.failing.processes.between_ranks import (
     no_object_list,
 )
 from pytracer.analyze.evidence.failing.processes.called_commands import failed_command, failed_command_subject
+from pytracer.analyze.evidence.failing.processes.daemonic import daemonic
 from pytracer.analyze.evidence.failing.processes.ended_senders import joined_senders
 from pytracer.analyze.evidence.failing.processes.gathered_sizes import gathered_sizes
 from pytracer.analyze.evidence.failing.processes.handler_errors import raised_by_handler, raised_by_handler_subject
@@ -181,6 +182,7 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
     replaced_function,
     unmade_error_here,
     not_fork_safe,
+    daemonic,
     bypassed_forward,
     unreturned_loss,
     freed_weight,

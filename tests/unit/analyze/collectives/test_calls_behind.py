@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -52,10 +53,13 @@ def reported(
     *,
     sharded: bool = False,
     before: Sequence[tuple[str, int]] = (),
+    called: Sequence[Frame] = (),
+    second: dict[str, Any] | None = None,
 ) -> Report:
     """Rank 0 is behind the loop after five calls of both; rank 1 makes a sixth, called by way of `library`.
 
-    `sharded`: FSDP has units; `before`: lines that called before.
+    `sharded`: FSDP has units; `before`: lines that called before. `called`: of torch, by the last
+    line; `second`: what each completed call makes once more.
     """
     program = str(program_in(run, source))
     job = Ranks(2)
@@ -68,17 +72,24 @@ def reported(
             box.unit("", [])
         last = (way[0][0], program, way[0][1])
         lines = [(function, program, line) for function, line in before]
-        lines += [(ways[1][0][0], program, ways[1][0][1])] * 5 + [last]
-        for number, line in enumerate(lines, 1):
-            ends = number == len(lines)
+        each: list[dict[str, Any]] = [{}] if second is None else [{}, second]
+        calls = [(line, more) for line in [*lines, *[(ways[1][0][0], program, ways[1][0][1])] * 5] for more in each]
+        for number, (line, more) in enumerate([*calls, (last, {})], 1):
+            ends = number == len(calls) + 1
             size = [1] if ends and rank == 0 else [40]
-            by = box.site(in_torch, line)
             state = "failed" if ends else "completed"
-            box.collective(
-                "allreduce_", group=group, by=by, sequence_nr=number, state=state, sizes=size, nbytes=4 * size[0]
-            )
+            values: dict[str, Any] = {"sizes": size, "nbytes": 4 * size[0], **more}
+            name = str(values.pop("name", "allreduce_"))
+            box.collective(name, group=group, by=box.site(in_torch, line), sequence_nr=number, state=state, **values)
         own: list[Frame] = [(function, program, line) for function, line in way]
-        stack = [in_torch, own[0], *(library if rank == 1 else ()), *own[1:], ("<module>", program, 19)]
+        stack = [
+            in_torch,
+            *(called if rank == 1 else ()),
+            own[0],
+            *(library if rank == 1 else ()),
+            *own[1:],
+            ("<module>", program, 19),
+        ]
         box.at(7000).exception("RuntimeError", TIME_OUT, stack).exit(1)
         job.endings[rank] = {"exit_code": 1}
     return build_report(job.job(run))
@@ -319,6 +330,24 @@ def test_calls_are_counted_since_the_loop_began(before: list[tuple[str, int]], c
     assert (
         f"rank 0 had left the loop of line 8 after {count} calls from line 12, rank 1 was in its {count + 1}th" in said
     )
+
+
+@pytest.mark.parametrize(
+    ("by", "second", "count"),
+    [
+        ("gather_object", {"name": "gather_"}, 5),  # the sizes first
+        ("all_gather_object", {"dtype": "Byte"}, 5),
+        ("Tensor.backward", {"sizes": [9], "nbytes": 36}, 5),  # two buckets
+        ("Meter.sync", {"sizes": [9], "nbytes": 36}, 10),  # the look-alike: nothing tells that these are two of one
+    ],
+)
+def test_collectives_that_one_call_makes_are_counted_once(
+    by: str, second: dict[str, Any], count: int, run: Path
+) -> None:
+    source = PROGRAM.replace("            if loss is None:\n                continue\n", "\n\n")
+    called: list[Frame] = [(by, f"{TORCH}/distributed/distributed_c10d.py", 3600)]
+    said = summary(reported(run, source, NO_LOADERS, called=called, second=second))
+    assert f"after {count} calls from line 12, rank 1 was in its {count + 1}th" in said
 
 
 @pytest.mark.parametrize("more", ["if number == late: ", "with net.no_sync(): "], ids=["skipped", "no_sync"])
