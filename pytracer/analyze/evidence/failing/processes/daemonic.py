@@ -35,8 +35,8 @@ def daemonic(at: FailingLine) -> str | None:
         )
     if any(_OF_POOL.search(frame.file or "") and frame.function == "worker" for frame in at.stack):
         return (
-            f"Line {at.line} starts {what} in a worker of multiprocessing.Pool, and such a worker may not: use {instead} "
-            "there, or concurrent.futures.ProcessPoolExecutor in place of that Pool, whose workers may."
+            f"Line {at.line} starts {what} in a worker of multiprocessing.Pool, and such a worker may not: use "
+            f"{instead} there, or concurrent.futures.ProcessPoolExecutor in place of that Pool, whose workers may."
         )
     made = [*_made_daemonic(at)]
     if len(made) != 1:
