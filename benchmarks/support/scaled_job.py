@@ -21,8 +21,9 @@ import msgspec
 
 from pytracer._version import __version__
 from pytracer.analyze.digest import make_digest
-from pytracer.decode.formats.digest import SUFFIX, Digest, encode_digest
+from pytracer.decode.formats.digest import Digest, encode_digest
 from pytracer.decode.formats.digest_reader import decode_digest
+from pytracer.decode.job.digest_names import SUFFIX
 from pytracer.decode.job.load import load_runs
 from pytracer.decode.types.journal import ChildStatus, Members, Rank
 from pytracer.decode.types.snapshot import Collective, Crash, Group, Job, LauncherRecord, Process, Snapshot

@@ -20,7 +20,8 @@ from pytracer._library_files import is_library_file
 from pytracer._version import __version__
 from pytracer.analyze.engine import CLOSELY, job_view
 from pytracer.analyze.timeline.clock import RunClock
-from pytracer.decode.formats.digest import SUFFIX, Digest, encode_digest
+from pytracer.decode.formats.digest import Digest, encode_digest
+from pytracer.decode.job.digest_names import SUFFIX
 from pytracer.decode.job.digests import last_collectives
 from pytracer.decode.types.journal import AnyFact, Buckets, Module, Uninterpreted, Unit
 from pytracer.decode.types.snapshot import (

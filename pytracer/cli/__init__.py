@@ -17,6 +17,7 @@ import click
 from click.shell_completion import shell_complete
 
 from pytracer._errors import PytracerError
+from pytracer._garbage import end_uncollected, without_collections
 from pytracer._version import __version__
 from pytracer.cli.settings import Settings, find_settings
 from pytracer.cli.streams import occupy_closed_streams
@@ -45,6 +46,9 @@ COMMANDS = {
     "doctor": "Check what works on this machine, and why not.",
 }
 
+# Those that read recordings, print and end.
+_READERS = ("inspect", "where", "export", "diff", "digest", "pack", "dump")
+
 EXAMPLES = """\b
 Examples:
   pytracer run -- torchrun --nproc-per-node 2 train.py
@@ -63,6 +67,8 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
+        if cmd_name in _READERS:
+            ctx.find_root().with_resource(without_collections())
         command: click.Command = importlib.import_module(f"pytracer.cli.{cmd_name}").command
         settings: Settings | None = ctx.find_root().obj
         if settings is not None:
@@ -106,7 +112,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     occupy_closed_streams()
     if COMPLETION in os.environ:
         return shell_complete(group, {}, "pytracer", COMPLETION, os.environ[COMPLETION])
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    if arguments is not None:
+        return _called(list(arguments))
+    status = _called(sys.argv[1:])
+    end_uncollected()
+    return status
+
+
+def _called(given: list[str]) -> int:
     verbose = 0
     try:
         settings = _settings()

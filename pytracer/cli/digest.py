@@ -66,7 +66,7 @@ def write_digest(
     """
     from pytracer._objects import joined, write_whole
     from pytracer.analyze.digest import digest_name, make_digest, most_bytes
-    from pytracer.decode.formats.digest import SUFFIX
+    from pytracer.decode.job.digest_names import SUFFIX
     from pytracer.decode.job.load import load_runs
 
     job = load_runs(runs, (), progress, light=True)

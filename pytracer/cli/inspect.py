@@ -129,7 +129,7 @@ def command(
     """
     import msgspec
 
-    from pytracer.decode.job.digests import are_digests
+    from pytracer.decode.job.digest_names import are_digests
     from pytracer.render.advice import render_advice
     from pytracer.render.json import render_json
     from pytracer.render.markdown import render_markdown

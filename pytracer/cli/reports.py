@@ -91,9 +91,8 @@ def read_digests(
     """
     from pytracer.analyze.engine import build_report
     from pytracer.decode.job.digests import load_digests
-    from pytracer.decode.job.merge import without_collections
 
-    with without_collections(), progress_bar("Reading digests", wanted=progress) as bar:
+    with progress_bar("Reading digests", wanted=progress) as bar:
         return build_report(load_digests(places, recordings, bar, dumps), attempt)
 
 

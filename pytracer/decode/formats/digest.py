@@ -33,7 +33,6 @@ from pytracer.decode.types.snapshot import (
 from pytracer.decode.types.snapshot import Damage as Damage
 from pytracer.decode.types.storages import Storage
 
-SUFFIX = ".digest"
 VERSION = (1, 0)
 MAGIC = b"\x89pytracer digest\r\n\x1a\n"
 HEAD = struct.Struct("<20sHHQQ32s")  # magic, major, minor, bytes of the body, of its content, SHA-256 of the body

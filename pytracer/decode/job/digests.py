@@ -11,33 +11,20 @@ from itertools import islice
 from pathlib import Path
 
 from pytracer._errors import InputError
+from pytracer._garbage import without_collections
 from pytracer._objects import files_in, is_url, read_whole
 from pytracer.decode.files import read_regular
-from pytracer.decode.formats.digest import LARGEST, SUFFIX, Digest, last_calls
+from pytracer.decode.formats.digest import LARGEST, Digest, last_calls
 from pytracer.decode.formats.digest_reader import DigestReader
+from pytracer.decode.job.digest_names import SUFFIX
 from pytracer.decode.job.identity import job_keys
 from pytracer.decode.job.load import dumps_in, joined, with_dumps
-from pytracer.decode.job.merge import SUFFIX as BOX_SUFFIX
-from pytracer.decode.job.merge import Progress, without_collections
+from pytracer.decode.job.merge import Progress
 from pytracer.decode.types.snapshot import Damage, Job, Snapshot
 
 _AT_ONCE = 16  # files that are read at the same time: what a store far away needs
 _IN_ALL = 1 << 17  # collectives that are kept of all ranks together, beside the open ones and the last of each group
 _LEAST = 16  # of each rank
-
-
-def are_digests(paths: Sequence[str]) -> bool:
-    """Whether all of them are digests, or folders of digests; a URL always is."""
-    return bool(paths) and all(is_url(path) or _is_local(path) for path in paths)
-
-
-def _is_local(path: str) -> bool:
-    if path.endswith(SUFFIX) and os.path.isfile(path):
-        return True
-    if not os.path.isdir(path) or os.path.isdir(os.path.join(path, "boxes")):
-        return False
-    names = os.listdir(path)
-    return any(name.endswith(SUFFIX) for name in names) and not any(name.endswith(BOX_SUFFIX) for name in names)
 
 
 def load_digests(

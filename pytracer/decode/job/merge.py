@@ -5,15 +5,14 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pytracer._errors import InputError
+from pytracer._garbage import without_collections
 from pytracer._printable import shell_command
 from pytracer.decode.formats.gpu_core import read_gpu_cores
 from pytracer.decode.job.ending import Waits, alive_processes, ended_process
@@ -149,18 +148,6 @@ def _runs(count: int) -> str:
 def _natural(path: Path) -> tuple[tuple[int, int, str], ...]:
     """`h.9.blackbox` before `h.10.blackbox`."""
     return tuple((0, int(p), "") if p.isdigit() else (1, 0, p) for p in re.findall(r"\d{1,18}|\D+", path.name))
-
-
-@contextmanager
-def without_collections() -> Iterator[None]:
-    """Nothing that is read has cycles; looking for them again and again would take a third of the time."""
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collecting:
-            gc.enable()
 
 
 def _read_all(files: Sequence[Path], damage: list[Damage], progress: Progress | None, *, light: bool) -> list[Snapshot]:

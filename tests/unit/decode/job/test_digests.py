@@ -19,7 +19,8 @@ from pytracer.analyze.engine import build_report
 from pytracer.decode.formats.digest import Digest, encode_digest
 from pytracer.decode.formats.digest_reader import decode_digest
 from pytracer.decode.job.detail import in_full
-from pytracer.decode.job.digests import are_digests, load_digests
+from pytracer.decode.job.digest_names import are_digests
+from pytracer.decode.job.digests import load_digests
 from pytracer.decode.job.load import load_runs
 from pytracer.decode.job.merge import load_job
 from pytracer.decode.types.journal import MadeGroup, SeenGroup
