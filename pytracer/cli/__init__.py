@@ -18,6 +18,7 @@ from click.shell_completion import shell_complete
 
 from pytracer._errors import PytracerError
 from pytracer._garbage import end_uncollected, without_collections
+from pytracer._late import late_functions
 from pytracer._version import __version__
 from pytracer.cli.settings import Settings, find_settings
 from pytracer.cli.streams import occupy_closed_streams
@@ -114,7 +115,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return shell_complete(group, {}, "pytracer", COMPLETION, os.environ[COMPLETION])
     if arguments is not None:
         return _called(list(arguments))
-    status = _called(sys.argv[1:])
+    with late_functions("pytracer.analyze"):
+        status = _called(sys.argv[1:])
     end_uncollected()
     return status
 
