@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import secrets
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -87,7 +86,7 @@ def create_private(name: str, content: bytes, directory: int) -> bool:
     Raises:
         OSError: the directory cannot be written, or the disk is full.
     """
-    aside = f".{name}.{os.getpid()}.{secrets.token_hex(4)}"
+    aside = f".{name}.{os.getpid()}.{os.urandom(4).hex()}"
     with os.fdopen(new_file(aside, directory), "wb") as file:
         file.write(content)
     try:

@@ -312,13 +312,17 @@ def _later(value: Any, mono: int) -> Any:
     """With all times of CLOCK_MONOTONIC moved."""
     if isinstance(value, tuple):
         return tuple(_later(item, mono) for item in value)
-    if not is_dataclass(value) or isinstance(value, type):
+    if isinstance(value, msgspec.Struct):
+        names: Sequence[str] = value.__struct_fields__
+    elif is_dataclass(value) and not isinstance(value, type):
+        names = [field.name for field in fields(value)]
+    else:
         return value
     new = {}
-    for field in fields(value):
-        old = getattr(value, field.name)
-        new[field.name] = old + mono if field.name.endswith("mono_ns") and old is not None else _later(old, mono)
-    return replace(value, **new)
+    for name in names:
+        old = getattr(value, name)
+        new[name] = old + mono if name.endswith("mono_ns") and old is not None else _later(old, mono)
+    return msgspec.structs.replace(value, **new) if isinstance(value, msgspec.Struct) else replace(value, **new)
 
 
 def _fact(fact: Any, mono: int) -> Any:

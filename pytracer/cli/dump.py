@@ -125,7 +125,7 @@ def collect(path: str, kinds: Sequence[str] = SECTIONS, limit: int = MOST_ITEMS)
     }
     lists: dict[str, Callable[[], Sequence[object]]] = {
         "regions": lambda: list(_regions(box)),
-        "threads": lambda: [dataclasses.asdict(t) for t in snapshot.threads],
+        "threads": lambda: [msgspec.structs.asdict(t) for t in snapshot.threads],
         "journal": lambda: list(_journal(box, snapshot)),
         "records": lambda: [
             {
@@ -141,8 +141,8 @@ def collect(path: str, kinds: Sequence[str] = SECTIONS, limit: int = MOST_ITEMS)
         "guarded": lambda: (
             [_guarded(g, snapshot.created_mono_ns) for g in snapshot.guard.storages] if snapshot.guard else []
         ),
-        "mappings": lambda: [dataclasses.asdict(m) for m in (snapshot.crash.mappings if snapshot.crash else ())],
-        "damage": lambda: [dataclasses.asdict(d) for d in snapshot.damage],
+        "mappings": lambda: [msgspec.structs.asdict(m) for m in (snapshot.crash.mappings if snapshot.crash else ())],
+        "damage": lambda: [msgspec.structs.asdict(d) for d in snapshot.damage],
     }
     out: dict[str, object] = {"schema": "pytracer-dump", "version": 1, "file": os.path.basename(path)}
     left_out: dict[str, int] = {}
@@ -246,7 +246,7 @@ def _guard(snapshot: Snapshot) -> dict[str, object] | None:
 def _guarded(item: Guarded, created_ns: int) -> dict[str, object]:
     found = {"number": item.number, "low": item.low, "high": item.high, **_storage(item.storage, created_ns)}
     if item.damage is not None:
-        found["damage"] = {f.name: getattr(item.damage, f.name) for f in dataclasses.fields(item.damage)}
+        found["damage"] = msgspec.structs.asdict(item.damage)
     return found
 
 
@@ -286,7 +286,9 @@ def _native(f: NativeFrame) -> dict[str, object]:
 
 
 def _plain(value: object, key: str = "") -> object:
-    """Dataclasses to dicts, bytes to hex, addresses to "0x..."."""
+    """Dataclasses and structs to dicts, bytes to hex, addresses to "0x..."."""
+    if isinstance(value, msgspec.Struct):
+        value = msgspec.structs.asdict(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         value = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
     if isinstance(value, Mapping):

@@ -5,15 +5,16 @@ Blocks of the caching allocator are `snapshot.Storage`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+
+import msgspec
 
 from pytracer.decode.types.storages import DEFAULT_POOL as DEFAULT_POOL
 from pytracer.decode.types.storages import CallSite
 from pytracer.decode.types.storages import Pool as Pool
 
 
-@dataclass(frozen=True)
-class DeviceSegment:
+class DeviceSegment(msgspec.Struct, frozen=True):
     """Memory that the allocator has from the driver. `live`: not released before the process died.
 
     `mapped`: a mapped part of an expandable segment. `order` and `ended` number the events of all devices.
@@ -30,8 +31,7 @@ class DeviceSegment:
     ended: int | None
 
 
-@dataclass(frozen=True)
-class GraphInput:
+class GraphInput(msgspec.Struct, frozen=True):
     """Memory that a CUDA graph uses at every replay and did not allocate itself.
 
     `state` is "live", "freed", or "reallocated": `new_base` and `new_nbytes` lie there now. `freed_order`
@@ -52,8 +52,7 @@ class GraphInput:
     kernel: str | None = None
 
 
-@dataclass(frozen=True)
-class CudaGraph:
+class CudaGraph(msgspec.Struct, frozen=True):
     """One capture of a torch.cuda.CUDAGraph, in the order of the captures.
 
     `state` is "capturing", "captured", "failed" or "reset". `broken_replays`: replays after an input was freed.
@@ -96,8 +95,7 @@ class CudaStream:
     error: int | None
 
 
-@dataclass(frozen=True)
-class OutOfMemoryUser:
+class OutOfMemoryUser(msgspec.Struct, frozen=True):
     """A place in the program, and the live blocks that it had allocated."""
 
     site: CallSite
@@ -106,8 +104,7 @@ class OutOfMemoryUser:
     private_pool: bool
 
 
-@dataclass(frozen=True)
-class OutOfMemory:
+class OutOfMemory(msgspec.Struct, frozen=True):
     """A request that a device's allocator could not satisfy, and what its memory was used for at that moment."""
 
     mono_ns: int
@@ -152,8 +149,7 @@ EXCEPTIONS = {
 }
 
 
-@dataclass(frozen=True)
-class GpuThread:
+class GpuThread(msgspec.Struct, frozen=True):
     """A thread of a device, and the address that it accessed."""
 
     block: tuple[int, int, int]
@@ -161,8 +157,7 @@ class GpuThread:
     addr: int
 
 
-@dataclass(frozen=True)
-class GpuAccess:
+class GpuAccess(msgspec.Struct, frozen=True):
     """What the instruction of an exception did: "read", "write" or "update" (atomic) `nbytes` at an address per thread.
 
     Computed from the instruction and the registers of some warps. Which of the threads the device objected to is not
@@ -175,8 +170,7 @@ class GpuAccess:
     guarded: bool = False
 
 
-@dataclass(frozen=True)
-class GpuException:
+class GpuException(msgspec.Struct, frozen=True):
     """Warps that met the same exception at the same place; the first of their threads that did.
 
     `code` is TRAP for `__trap()` and failed assertions. `pc_exact`: the place is that of the instruction; otherwise the
@@ -221,13 +215,12 @@ class GpuCore:
     problem: str | None = None
 
 
-@dataclass(frozen=True)
-class GpuCoreWish:
+class GpuCoreWish(msgspec.Struct, frozen=True):
     """What `run --gpu-core` arranged: `file` is the user's own CUDA_COREDUMP_FILE, None for the run's own folder.
 
     `set`: variables that the launcher added for the job; `kept`: those that the user had set.
     """
 
     file: str | None = None
-    set: dict[str, str] = field(default_factory=dict)
-    kept: dict[str, str] = field(default_factory=dict)
+    set: dict[str, str] = msgspec.field(default_factory=dict)
+    kept: dict[str, str] = msgspec.field(default_factory=dict)

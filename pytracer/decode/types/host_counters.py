@@ -13,8 +13,7 @@ import msgspec
 Amount = Annotated[float, msgspec.Meta(ge=0, le=1 << 63)]  # sums and products of larger ones overflow
 
 
-@dataclass(frozen=True)
-class MemoryGroup:
+class MemoryGroup(msgspec.Struct, frozen=True):
     """Counters of one memory cgroup. `limit_hits` is version 1's failcnt, `max` version 2's count of the same."""
 
     version: int
@@ -30,8 +29,7 @@ class MemoryGroup:
     why: str | None = None
 
 
-@dataclass(frozen=True)
-class Counters:
+class Counters(msgspec.Struct, frozen=True):
     """All counters at one moment. The first cgroup is the launcher's own, its ancestors follow, then others."""
 
     mono_ns: int
@@ -44,8 +42,7 @@ class Counters:
     swap_free: int | None = None
 
 
-@dataclass(frozen=True)
-class KernelLine:
+class KernelLine(msgspec.Struct, frozen=True):
     """A line of the kernel's log; `log_us` is the kernel's own clock, `seen_mono_ns` when the launcher read it."""
 
     text: str
@@ -64,8 +61,7 @@ class KernelLog:
     lost: int = 0
 
 
-@dataclass(frozen=True)
-class MemorySample:
+class MemorySample(msgspec.Struct, frozen=True):
     """Memory at one moment; `rss` of all traced processes together."""
 
     mono_ns: int
@@ -103,8 +99,7 @@ class SeenProcess:
     command: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class UnseenProcess:
+class UnseenProcess(msgspec.Struct, frozen=True):
     """A descendant of the job that ran Python or torch without the recorder.
 
     `lacks`: what its environment lacked of LD_PRELOAD and PYTRACER_DIR; None: it could not be read.
@@ -117,8 +112,7 @@ class UnseenProcess:
     lacks: tuple[str, ...] | None = None
 
 
-@dataclass(frozen=True)
-class Killer:
+class Killer(msgspec.Struct, frozen=True):
     """A running program that kills when memory is short."""
 
     pid: int

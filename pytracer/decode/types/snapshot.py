@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, cast
 
+import msgspec
+
 from pytracer.blackbox.note_codes import COLLECTIVES_HOOK, NoteCode
 from pytracer.decode.types.devices import (
     CudaGraph,
@@ -66,8 +68,7 @@ StatusKind = Literal["exited", "signaled", "exception", "running", "vanished"]
 Reporter = Literal["handler", "launcher", "black-box"]
 
 
-@dataclass(frozen=True)
-class Damage:
+class Damage(msgspec.Struct, frozen=True):
     """Something that could not be read."""
 
     file: str
@@ -75,8 +76,7 @@ class Damage:
     what: str
 
 
-@dataclass(frozen=True)
-class SourceLine:
+class SourceLine(msgspec.Struct, frozen=True):
     """A function and where it was in its source: the function of a frame, or one that was inlined into it."""
 
     function: str
@@ -105,8 +105,7 @@ class NativeFrame:
     lines: tuple[SourceLine, ...] = ()
 
 
-@dataclass(frozen=True)
-class NamedTensor:
+class NamedTensor(msgspec.Struct, frozen=True):
     """A storage that a named tensor had when `epoch` began.
 
     `role` is "parameter", "buffer", "gradient", "optimizer state" or "user"; `name` is complete, e.g. "exp_avg of
@@ -123,8 +122,7 @@ class NamedTensor:
     earlier: bool
 
 
-@dataclass(frozen=True)
-class HeldNumber:
+class HeldNumber(msgspec.Struct, frozen=True):
     """A whole number that a local variable of the crashed thread held: `expression` as in Python, `self.width`.
 
     `depth` is the place of its frame among those of the thread, 0 the innermost one. Since minor version 7.
@@ -136,8 +134,7 @@ class HeldNumber:
     depth: int
 
 
-@dataclass(frozen=True)
-class HeldValue:
+class HeldValue(msgspec.Struct, frozen=True):
     """What a variable of the program was when a process was asked to end, or for its stacks. Since minor version 13.
 
     `expression` as in Python: `self.step`, `state['best']`; `text` as an exception's variables have it: `7`, `0.25`,
@@ -149,8 +146,7 @@ class HeldValue:
     depth: int
 
 
-@dataclass(frozen=True)
-class HeldArray:
+class HeldArray(msgspec.Struct, frozen=True):
     """An array of NumPy that a local variable of the crashed thread held; `expression` as in Python: `self.rows`.
 
     `data` is the address of its first element, which is not its lowest one where a stride is negative. `strides` are in
@@ -285,8 +281,7 @@ class Argument:
         )
 
 
-@dataclass(frozen=True)
-class GuardDamage:
+class GuardDamage(msgspec.Struct, frozen=True):
     """Changed bytes beside a guarded storage, found at `found_ns`, when it was freed or at the end.
 
     `side` is "behind" or "before", `offset` that of the first one from the base, `nbytes` reach to the last one,
@@ -300,8 +295,7 @@ class GuardDamage:
     found_ns: int | None
 
 
-@dataclass(frozen=True)
-class Guarded:
+class Guarded(msgspec.Struct, frozen=True):
     """A guarded storage, alive or in quarantine: its pages are [low, high), and a guard lies on either side.
 
     `number`: order among the guarded storages; of two that overlap the later one counts.
@@ -403,8 +397,7 @@ class Collective:
         return self.caller or self.python
 
 
-@dataclass(frozen=True)
-class ScopedTensor:
+class ScopedTensor(msgspec.Struct, frozen=True):
     """A tensor that an operator of FSDP's worked on, `index` of `count`; it was allocated before `epoch`."""
 
     addr: int
@@ -417,8 +410,7 @@ class ScopedTensor:
     mono_ns: int
 
 
-@dataclass(frozen=True)
-class Mapping:
+class Mapping(msgspec.Struct, frozen=True):
     """One line of /proc/self/maps at the crash."""
 
     start: int
@@ -428,8 +420,7 @@ class Mapping:
     path: str  # "" for anonymous memory
 
 
-@dataclass(frozen=True)
-class ThreadInfo:
+class ThreadInfo(msgspec.Struct, frozen=True):
     """A thread that recorded something, or crashed."""
 
     tid: int
@@ -447,8 +438,7 @@ class StorageHit:
     storage: Storage
 
 
-@dataclass(frozen=True)
-class Overrun:
+class Overrun(msgspec.Struct, frozen=True):
     """A storage behind whose block the heap is overwritten: a live one, or the one that the thread freed last.
 
     `word` stands where malloc() notes the size of the next block, and is none. `before`: that of its own block, which
@@ -460,8 +450,7 @@ class Overrun:
     before: bool = False
 
 
-@dataclass(frozen=True)
-class AlsoCrashed:
+class AlsoCrashed(msgspec.Struct, frozen=True):
     """A thread that crashed while another one was being reported."""
 
     tid: int
@@ -494,8 +483,7 @@ class SignalSend:
     image_offset: int | None = None
 
 
-@dataclass(frozen=True)
-class Unmapping:
+class Unmapping(msgspec.Struct, frozen=True):
     """A call of munmap() that gave `nbytes` from `addr` on back, at `mono_ns`, on thread `tid`.
 
     `caller` is the address that it returned to; `stack`: the Python lines of that thread, innermost first, where known.
@@ -520,8 +508,7 @@ class LoadedImage:
     build_id: str | None
 
 
-@dataclass(frozen=True)
-class MemoryBlock:
+class MemoryBlock(msgspec.Struct, frozen=True):
     """Memory near the value of a register, as it was at the crash. `content` begins at `addr`."""
 
     register: str
@@ -613,8 +600,7 @@ class Crash:
     )
 
 
-@dataclass(frozen=True)
-class Worker:
+class Worker(msgspec.Struct, frozen=True):
     """A DataLoader worker. `batch_indices` are words such as "0-3,7"; `loading`: that batch was not done."""
 
     worker_id: int | None
@@ -744,8 +730,7 @@ def records_values(snapshot: Snapshot) -> bool:
     return snapshot.environment.get("PYTRACER_NO_VALUES") != "1"
 
 
-@dataclass(frozen=True)
-class LaunchedTask:
+class LaunchedTask(msgspec.Struct, frozen=True):
     """The task of srun or mpirun that a launcher ran in. `step`: the same for the tasks of one step only."""
 
     launcher: str
@@ -755,8 +740,7 @@ class LaunchedTask:
     node: str | None = None
 
 
-@dataclass(frozen=True)
-class SlurmState:
+class SlurmState(msgspec.Struct, frozen=True):
     """What scontrol said of the job and its step when a task of it had failed, in Slurm's own words."""
 
     job_state: str | None = None
@@ -831,8 +815,7 @@ class Process:
     outlived_mono_ns: int | None = None  # "running" when the command of every launcher that saw it had ended: when
 
 
-@dataclass(frozen=True)
-class FlightUse:
+class FlightUse(msgspec.Struct, frozen=True):
     """The use of one dump. `known`: entries that the recording has, too; `added`: those that it lacks.
 
     `pid` is that of the process it was added to; None if it was not used, which `notes` explain. `last` maps group

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec import structs
 
 from pytracer._text import count_words, hex_addr, size_words
 from pytracer.analyze.address_space.address_info import Place
@@ -67,7 +68,7 @@ def broken_inputs(graph: CudaGraph) -> list[GraphInput]:
     """Inputs that were no longer live at the last replay, those whose memory was reused first."""
     last = graph.broken_order or 0
     gone = [item for item in graph.inputs if item.freed_order is not None and item.freed_order <= last]
-    as_then = [item if (item.new_order or 0) <= last else replace(item, state="freed") for item in gone]
+    as_then = [item if (item.new_order or 0) <= last else structs.replace(item, state="freed") for item in gone]
     return sorted(as_then, key=lambda item: item.state != "reallocated")
 
 
