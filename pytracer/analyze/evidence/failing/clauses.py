@@ -26,9 +26,14 @@ _ADVISES = Pattern(
 )
 
 
+def without_places(words: str) -> str:
+    """Of an explanation, without the lines in parentheses."""
+    return _PLACE.sub("", words)
+
+
 def first_clause(words: str) -> str | None:
     """`` `fc` takes 400 features, and `x` is [4, 2700] ``; None of a long one, or of what is no statement."""
-    told = _PLACE.sub("", words)
+    told = without_places(words)
     found = _CLAUSE.match(told)
     text = found[0] if found is not None else ""
     text = _REST.split(text)[0] if len(text) > _LONGEST else text + _reason(told[len(text) :], _LONGEST - len(text))

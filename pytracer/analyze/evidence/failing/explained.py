@@ -154,7 +154,12 @@ from pytracer.analyze.evidence.failing.usage.library_checks import refused_argum
 from pytracer.analyze.evidence.failing.usage.lookups import missing_attribute, missing_item, unexpected_keyword
 from pytracer.analyze.evidence.failing.usage.lost_overrides import lost_override, lost_override_subject
 from pytracer.analyze.evidence.failing.usage.missing_forward import missing_forward
-from pytracer.analyze.evidence.failing.usage.nones import item_subject, none_subject_of_option, none_value
+from pytracer.analyze.evidence.failing.usage.nones import (
+    item_subject,
+    none_subject_of_option,
+    none_value,
+    untaken_subject,
+)
 from pytracer.analyze.evidence.failing.usage.order import called_in_order, order_subject
 from pytracer.analyze.evidence.failing.usage.recursions import repeated_calls
 from pytracer.analyze.evidence.failing.usage.replaced_functions import replaced_function, replaced_subject
@@ -170,6 +175,7 @@ from pytracer.analyze.evidence.failing.usage.unloaded_libraries import torch_not
 from pytracer.analyze.evidence.failing.usage.unmade_errors import unmade_error_here, unmade_here_subject
 from pytracer.analyze.evidence.failing.usage.unpacked import values_to_unpack
 from pytracer.analyze.evidence.failing.usage.unpacked_keys import unpacked_keys
+from pytracer.analyze.evidence.failing.usage.unset_names import name_left_unset
 from pytracer.analyze.evidence.failing.usage.walkers import too_deep, walked_too_deep
 from pytracer.analyze.evidence.limits.descriptor_sets import beyond_select
 from pytracer.analyze.evidence.limits.words import limit_reason
@@ -262,6 +268,7 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
     one_input_only,
     tensor_as_condition,
     arguments_that_differ,
+    name_left_unset,
     unset_name,
     values_to_unpack,
     no_length,
@@ -373,6 +380,7 @@ _SUBJECTS = (
     shared_memory_subject,
     none_subject_of_option,
     by_rank_subject,
+    untaken_subject,
     item_subject,
     environment_subject,
     text_file_subject,
@@ -461,7 +469,8 @@ def involved(snapshot: Snapshot, exception: ExceptionReport | None, stack: Seque
 
 def _first(at: FailingLine) -> str | None:
     """The words of the first explanation that holds; `named` has the lines of that one."""
-    own = isinstance(at.statement, (ast.Raise, ast.Assert)) and at.own
+    unset = at.kind in ("NameError", "UnboundLocalError")  # of the raise itself, as in `from error`
+    own = isinstance(at.statement, (ast.Raise, ast.Assert)) and at.own and not unset
     for explain in (raised_by_handler, first_not_finite, own_check) if own else _EXPLANATIONS:
         at.named.clear()
         words = explain(at)

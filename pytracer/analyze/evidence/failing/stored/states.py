@@ -202,7 +202,11 @@ def environment_variable(at: FailingLine) -> str | None:
     """One that is not set."""
     if at.kind != "KeyError" or not (at.stack[0].file or "").endswith(("os.py", "<frozen os>")):
         return None
-    name = at.message.strip("'\"")
+    return not_in_environment(at.message.strip("'\""))
+
+
+def not_in_environment(name: str) -> str:
+    """What is said of a variable that the environment lacks."""
     ranks = {"RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "LOCAL_WORLD_SIZE", "GROUP_RANK"}
     by = f"start it by `torchrun --nproc-per-node=N`, which sets {name}" if name in ranks else f"export {name} before"
     default = "0" if "RANK" in name else "..."

@@ -72,8 +72,8 @@ def wrong_argument(at: FailingLine) -> str | None:
 def not_a_whole_number(at: FailingLine) -> str | None:
     """`range(steps)` of a float."""
     found = _WHOLE.search(at.message)
-    if at.kind != "TypeError" or found is None or at.node is None or not at.own:
-        return None
+    if at.kind != "TypeError" or found is None or at.node is None or not at.own or found[1] == "NoneType":
+        return None  # none_value() tells of None
     calls = [item for item in nodes_of(at.node) if isinstance(item, ast.Call)]
     given = [part for item in calls for part in item.args if _kind(at.values.get(ast.unparse(part))) == found[1]]
     if len({ast.dump(item) for item in given}) != 1:

@@ -14,6 +14,7 @@ from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
+from pytracer.analyze.evidence.syntax.guards import stands_in
 from pytracer.analyze.evidence.syntax.loops import loops_of
 from pytracer.analyze.evidence.syntax.names import holds, variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
@@ -22,6 +23,7 @@ from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes, spa
 
 _FEWER = Pattern(r"^DataLoader, batch_size=(\d+), drop_last=True, (\d+) samples$")
 _MOST = 2
+_LEAVES = (ast.Continue, ast.Break)
 
 
 class Missed(msgspec.Struct, frozen=True):
@@ -52,7 +54,12 @@ def missed(at: FailingLine, spot: Spot, line: int) -> Missed | None:
     for item in sorted(tests, key=lambda one: one.lineno):
         held = outcome(item.test, lambda node: at.value_at(node, spot))
         of_other = any(loop is not inner and first < loop.lineno and spans(loop, item.lineno) for loop in _loops(spot))
-        if held is None or of_other or _changed_since(spot, item.test):
+        if of_other or _changed_since(spot, item, line):
+            continue
+        if held is None:
+            never = _never_held(at, spot, inner, item, line)
+            if never is not None:
+                return never
             continue
         skips = held and not spans(item, line) and isinstance(item.body[-1], ast.Continue)
         inside = spans(item, line)
@@ -60,6 +67,8 @@ def missed(at: FailingLine, spot: Spot, line: int) -> Missed | None:
         if not skips and not (inside and held == orelse):
             continue
         does = "skipped it" if skips or held else "did not hold"
+        if inner is not None and (never := _never_held(at, spot, inner, item, line)) is not None:
+            return never
         when = " in the last round" if inner is not None else ""
         test = f"`{source(item.test)}` ({at.place(spot, item.lineno)})"
         return Missed(f"{test} {does}{when}{_values(at, spot, item.test)}")
@@ -77,9 +86,25 @@ def _had_a_round(at: FailingLine, spot: Spot, loop: ast.For | ast.AsyncFor) -> b
     return any(name in held and len(lines_that_bind(spot.scope, name)) == 1 for name in names)
 
 
-def _changed_since(spot: Spot, test: ast.expr) -> bool:
-    """Whether a variable of a test may be set or filled behind it: what is recorded is not what the test met."""
+def _never_held(at: FailingLine, spot: Spot, loop: ast.stmt | None, test: ast.If, line: int) -> Missed | None:
+    """Of a loop that had rounds, each of which came to the test, and whose branch has the line."""
+    body = loop.body if isinstance(loop, (ast.For, ast.AsyncFor)) else []
+    leaves = [item for part in body if part.lineno < test.lineno for item in nodes_of(part)]
+    if test not in body or not stands_in(test.body, line) or any(isinstance(item, _LEAVES) for item in leaves):
+        return None
+    words = f"`{source(test.test)}` ({at.place(spot, test.lineno)}) held in no round{_values(at, spot, test.test)}"
+    return Missed(words)
+
+
+def _changed_since(spot: Spot, branch: ast.If, missed_line: int) -> bool:
+    """Whether a variable of a test may be set or filled behind it: what is recorded is not what the test met.
+
+    Not by the branch that would have run the line, which did not run.
+    """
+    test = branch.test
     names, last = set(names_in(test)), test.end_lineno or test.lineno
+    if stands_in(branch.body, missed_line):
+        last = branch.body[-1].end_lineno or last
     if any(line > last for name in names for line, _ in lines_that_bind(spot.scope, name)):
         return True
     sized = any(isinstance(item, ast.Call) for item in nodes_of(test)) or isinstance(test, (ast.Name, ast.UnaryOp))

@@ -5,62 +5,38 @@ from __future__ import annotations
 import ast
 import re
 
+import msgspec
+
 from pytracer._patterns import Pattern
+from pytracer._text import list_words
+from pytracer.analyze.evidence.failing.clauses import first_clause, without_places
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
+from pytracer.analyze.evidence.failing.usage.none_operands import none_by_message
+from pytracer.analyze.evidence.failing.usage.none_results import gives_none, none_of_call
 from pytracer.analyze.evidence.slicing.bindings import bindings_of, last_binding
-from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.bindings import attribute_settings, lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value, passed_values
 from pytracer.analyze.evidence.syntax.constants import is_none
+from pytracer.analyze.evidence.syntax.guards import guards_of
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import (
     class_around,
     default_of,
-    function_named,
     is_parameter,
     own_nodes,
-    parameters,
-    qualified_name,
 )
 
 _MESSAGE = Pattern(
-    r"'NoneType' object|'NoneType' and|and 'NoneType'|found <class 'NoneType'>|but got NoneType"
+    r"'NoneType' object|NoneType object|'NoneType' and|and 'NoneType'|found <class 'NoneType'>|but got NoneType"
+    r"|type 'NoneType'"
     r"|, not '?NoneType'?|, not None\b|[Cc]annot be None\b"
 )
 _READ = Pattern(r"(?:^|\.)(?:safe_)?load(?:s|_all)?$|from_file|parse_file")
 _USED = Pattern(r"'NoneType' object has no attribute '(\w+)'")
-# What gives None, and when.
-_MAY_FIND_NOTHING = {
-    "get": "found no such key, or None there: check `is None`",
-    "match": "found no match in the text: print repr() of it, and check `is None`",
-    "search": "found no match in the text: print repr() of it, and check `is None`",
-    "fullmatch": "found no match in the text: print repr() of it, and check `is None`",
-    "imread": "could not read that file: check the path (os.path.exists) and that it is an image",
-    "getenv": "found no such environment variable: export it, or give a default",
-    "which": "found no such program in PATH",
-    "find": "found no such element",
-}
-_IN_PLACE = {
-    "sort",
-    "append",
-    "extend",
-    "update",
-    "reverse",
-    "shuffle",
-    "insert",
-    "add",
-    "backward",
-    "step",
-    "zero_grad",
-}
-
-
+_ONLY = Pattern(r": ([\w.]+\(\) returns a value only .{1,130}?)\. ")
 _DASHES = 2
-_FOR_EFFECT = Pattern(
-    r"_?(?:log|print|save|update|register|reset|append|add|check|set|record|write|clear|zero|info|debug)"
-)
 _FIRST = 2  # arguments of a loss or layer that may not be left out
 
 
@@ -75,7 +51,7 @@ def none_value(at: FailingLine) -> str | None:
         return _no_gradient(node)
     name = variable(node)
     if isinstance(node, ast.Call):
-        return _of_call(at, node, f"`{source(node)}`", "")
+        return none_of_call(at, node, f"`{source(node)}`", "")
     if name is None and isinstance(node, (ast.Subscript, ast.Attribute)):
         return _of_item(at, node)
     return _of_variable(at, name) if name is not None else None
@@ -107,6 +83,9 @@ def _of_item(at: FailingLine, node: ast.Subscript | ast.Attribute) -> str | None
     came = at.came(ast.unparse(node))
     if came:
         return f"`{text}`{came} is None: check `is None` here, or set it there."
+    held = _of_object(at, node)
+    if held is not None:
+        return held
     table = at.made(node.value)
     if table is None or not isinstance(table.node, ast.Call) or not _READ.search(ast.unparse(table.node.func)):
         return None
@@ -118,13 +97,19 @@ def _of_item(at: FailingLine, node: ast.Subscript | ast.Attribute) -> str | None
 
 def item_subject(at: FailingLine) -> str | None:
     """What the headline says of it."""
-    node = none_node(at) if none_value(at) is not None else None
-    return f"`{source(node)}` is None" if isinstance(node, (ast.Subscript, ast.Attribute)) else None
+    words = none_value(at)
+    node = none_node(at) if words is not None else None
+    if words is None or not isinstance(node, (ast.Subscript, ast.Attribute)):
+        return None
+    return first_clause(words) or f"`{source(node)}` is None"
 
 
 def none_node(at: FailingLine) -> ast.AST | None:
     """What was None: what the message uses it for narrows it down."""
     node = at.node
+    told = none_by_message(at)
+    if told is not None:
+        return told
     used = _USED.search(at.message)
     found: list[ast.AST] = []
     for item in nodes_of(node) if node is not None else ():
@@ -134,7 +119,7 @@ def none_node(at: FailingLine) -> ast.AST | None:
             found.append(item.value)
         elif used is None and isinstance(item, ast.Call) and "callable" in at.message:
             found.append(item.func)
-    if used is None and "iterable" in at.message and isinstance(at.statement, (ast.For, ast.AsyncFor)):
+    if used is None and "is not iterable" in at.message and isinstance(at.statement, (ast.For, ast.AsyncFor)):
         found.append(at.statement.iter)
     if not found and node is not None:
         found = [item for item in nodes_of(node) if at.value(item) == "None"]
@@ -153,7 +138,9 @@ def _no_gradient(node: ast.Attribute) -> str:
 
 def _of_variable(at: FailingLine, name: str) -> str | None:
     if name.startswith("self."):
-        return _of_attribute(at, name)
+        owner = class_around(at.tree, at.scope)
+        of = _Owner(owner, name.removeprefix("self."), at.frame.file) if owner is not None else None
+        return _of_attribute(at, name, of) if of is not None else None
     unset = _set_on_one_way(at, name)
     if unset is not None:
         return unset
@@ -164,13 +151,16 @@ def _of_variable(at: FailingLine, name: str) -> str | None:
     if any(isinstance(item, ast.Global) and name in item.names for item in nodes_of(at.tree)):
         return None  # another function may have set it
     if bound is not None and isinstance(bound[1], ast.Call) and bound[2] is None:
-        return _of_call(at, bound[1], f"`{name}`", f" ({at.here(bound[0])})")
+        return none_of_call(at, bound[1], f"`{name}`", f" ({at.here(bound[0])})")
     if bound is not None and bound[1] is not None and is_none(bound[1]):
         return (
             f"`{name}` is still None from {at.here(bound[0])}: no line between set it, as in a branch "
             "or loop that did not "
             "run. Check `is None` before, or set it."
         )
+    begun = _begun_with_none(at, name)
+    if begun is not None:
+        return begun
     if not lines_that_bind(at.scope, name) and is_parameter(at.scope, name):
         default = default_of(at.scope, name)
         if is_none(default) and len(at.frames) > 1:
@@ -183,9 +173,21 @@ def _of_variable(at: FailingLine, name: str) -> str | None:
     made = at.made(name, calls=False)
     call = made.node if made is not None else None
     if made is not None and isinstance(call, ast.Call) and called_name(call) != "add_argument" and made.line != at.line:
-        return _of_call(at, call, f"`{name}`", f" ({at.shown(made)})", made.spot)
+        return none_of_call(at, call, f"`{name}`", f" ({at.shown(made)})", made.spot)
     came = at.came(name)
     return f"`{name}`{came} is None: check `is None` there, or mend what made it." if came else None
+
+
+def _begun_with_none(at: FailingLine, name: str) -> str | None:
+    """`total = None` before a loop whose `total += loss` is the only other line that sets it."""
+    found = bindings_of(at.scope, name)
+    before = [(line, value) for line, value, _ in found if line != at.line]
+    if len(before) != 1 or not is_none(before[0][1]) or not isinstance(at.statement, ast.AugAssign):
+        return None
+    return (
+        f"`{name}` is None from {at.here(before[0][0])}, and line {at.line} counts on from it: begin with a number "
+        f"there (`{name} = 0.0`), or set it in the first round."
+    )
 
 
 def _of_option(at: FailingLine, name: str) -> str | None:
@@ -199,7 +201,7 @@ def _of_option(at: FailingLine, name: str) -> str | None:
     flags = [item.value for item in made.node.args if isinstance(item, ast.Constant) and isinstance(item.value, str)]
     flag = next((item for item in flags if item.startswith("--")), None)
     default = keyword_value(made.node, "default")
-    required = any(item.arg in ("required", "action", "nargs") for item in made.node.keywords)
+    required = any(item.arg in ("required", "action") for item in made.node.keywords)
     if flag is None or required or (default is not None and not is_none(default)):
         return None
     given = (word.partition("=")[0] for word in at.snapshot.argv if word.startswith("--"))
@@ -216,6 +218,14 @@ def none_subject_of_option(at: FailingLine) -> str | None:
     words = none_value(at)
     found = re.match(r"`[^`]+` is None, the default of (--[\w-]+) ", words or "")
     return f"no {found[1]} was given" if found is not None else None
+
+
+def untaken_subject(at: FailingLine) -> str | None:
+    """Of a function that returns a value for others only: what the headline says of it."""
+    words = none_value(at) or ""
+    found = _ONLY.search(without_places(words))
+    first = first_clause(words) or ""
+    return first if found is not None and "returns a value" in first else found[1] if found is not None else None
 
 
 def _set_on_one_way(at: FailingLine, name: str) -> str | None:
@@ -249,40 +259,84 @@ def _set_on_one_way(at: FailingLine, name: str) -> str | None:
     return f"{why}, and {passed}. Look at why that is so."
 
 
-def _of_attribute(at: FailingLine, name: str) -> str | None:
-    owner = class_around(at.tree, at.scope)
-    if owner is None:
+def _of_object(at: FailingLine, node: ast.Subscript | ast.Attribute) -> str | None:
+    """`vocab.words`, of an object of a class of the program."""
+    spot = at.slice.spot(0)
+    known = isinstance(node, ast.Attribute) and at.value(node) == "None" and spot is not None
+    found = at.slice.class_of(node.value, spot) if known and isinstance(node, ast.Attribute) and spot else None
+    if found is None or not isinstance(found[0], ast.ClassDef) or not isinstance(node, ast.Attribute):
         return None
-    plain = name.removeprefix("self.")
-    if _is_set_to_none(at, owner, plain):
+    return _of_attribute(at, source(node), _Owner(found[0], node.attr, found[1].file))
+
+
+class _Owner(msgspec.Struct, frozen=True):
+    """A class, one attribute of its objects, and the file that it is in."""
+
+    node: ast.ClassDef
+    attribute: str
+    file: str | None
+
+
+def _of_attribute(at: FailingLine, name: str, of: _Owner) -> str | None:
+    if _is_set_to_none(at, of.node, of.attribute):
         return None
+    held = f"self.{of.attribute}"
     lines = [
         (line, method, made)
-        for method in owner.body
+        for method in of.node.body
         if isinstance(method, (ast.FunctionDef, ast.AsyncFunctionDef))
-        for line, value, index in bindings_of(method, name)
+        for line, value, index in bindings_of(method, held)
         if (made := _part(value, index)) is not None and not is_none(made)
     ]
-    first = attribute_settings(owner).get(plain)
+    first = attribute_settings(of.node).get(of.attribute)
     if first is None:
         return None
+    above = last_binding(at.scope, name, at.line) if name == held else None
+    if above is not None and isinstance(above[1], ast.Call) and above[2] is None:
+        return none_of_call(at, above[1], f"`{name}`", f" ({at.here(above[0])})")
+    since = f"`{name}` is None since {at.in_file(of.file, first[0])}"
     if not lines:
-        return (
-            f"`{name}` is None since {at.here(first[0])}, and no line of {owner.name} sets it: set it before this use."
-        )
+        return f"{since}, and no line of {of.node.name} sets it: set it before this use."
     line, setter, value = lines[-1]
-    method = setter.name
-    if isinstance(value, ast.Name) and method == "__init__" and is_parameter(setter, value.id):
-        return _of_given(at, name, owner, line, value.id)
-    called = _of_call(at, value, f"`{name}`", f" ({at.here(line)})") if isinstance(value, ast.Call) else None
-    if method == "__init__" and called is not None:
-        return called
-    if method == "__init__":
-        return f"`{name}` is None: {at.here(line)} in __init__ set it to what gave None; check it there."
-    return (
-        f"`{name}` is None since {at.here(first[0])}: only {method}() sets it ({at.here(line)}), which "
-        "has not run before. "
-        "Call it first, or set it in __init__."
+    if setter.name == "__init__":
+        return _set_by_constructor(at, name, of, first[0], lines)
+    only = f"{since}: only {setter.name}() sets it ({at.in_file(of.file, line)})"
+    if setter is at.scope:
+        return (
+            f"{only}, and not before line {at.line}: handle its first call (`if {name} is None`), or begin with a "
+            f"value at {at.here(first[0])}."
+        )
+    if gives_none(at, value):
+        return f"{only}, which has not run before, or `{source(value)}` gave None there. See which of the two it is."
+    guards = guards_of(setter, [line for line, method, _ in lines if method is setter], 0)
+    if guards:
+        tests = list_words([f"`{source(item.test)}` ({at.in_file(of.file, item.line)})" for item in guards])
+        return f"{only}, below {tests}, which has not run or did not hold. See which it is, and handle None until then."
+    return f"{only}, which has not run before. Call it first, or set it in __init__."
+
+
+def _set_by_constructor(
+    at: FailingLine,
+    name: str,
+    of: _Owner,
+    first: int,
+    lines: list[tuple[int, ast.FunctionDef | ast.AsyncFunctionDef, ast.expr]],
+) -> str:
+    line, setter, value = lines[-1]
+    if isinstance(value, ast.Name) and is_parameter(setter, value.id):
+        return _of_given(at, name, of, line, value.id)
+    guards = guards_of(setter, [item[0] for item in lines], 0) if all(item[1] is setter for item in lines) else None
+    if guards:
+        tests = list_words([f"`{source(item.test)}` ({at.in_file(of.file, item.line)})" for item in guards])
+        return (
+            f"`{name}` is None: {of.node.name}.__init__() sets it only below {tests}, and else to None "
+            f"({at.in_file(of.file, first)}). Give the constructor what that needs, or handle None before line {at.line}."
+        )
+    called = (
+        none_of_call(at, value, f"`{name}`", f" ({at.in_file(of.file, line)})") if isinstance(value, ast.Call) else None
+    )
+    return called or (
+        f"`{name}` is None: {at.in_file(of.file, line)} in __init__ set it to what gave None; check it there."
     )
 
 
@@ -293,18 +347,18 @@ def _part(value: ast.AST | None, index: int | None) -> ast.expr | None:
     return part if isinstance(part, ast.expr) and (index is None or whole) else None
 
 
-def _of_given(at: FailingLine, name: str, owner: ast.ClassDef, line: int, parameter: str) -> str:
+def _of_given(at: FailingLine, name: str, of: _Owner, line: int, parameter: str) -> str:
     """Of an attribute that keeps what the constructor is given."""
     calls = [
         (file, item.lineno)
         for file, tree in at.files.items()
         for item in nodes_of(tree)
-        if isinstance(item, ast.Call) and called_name(item) == owner.name
+        if isinstance(item, ast.Call) and called_name(item) == of.node.name
     ]
     where = f" by {at.in_file(*calls[0])}" if len(calls) == 1 else ""
     return (
-        f"`{name}` is None: {owner.name}() was given None{where}, or nothing, for `{parameter}`, which "
-        f"{at.here(line)} keeps. Pass it, or handle None here."
+        f"`{name}` is None: {of.node.name}() was given None{where}, or nothing, for `{parameter}`, which "
+        f"{at.in_file(of.file, line)} keeps. Pass it, or handle None here."
     )
 
 
@@ -319,65 +373,3 @@ def _is_set_to_none(at: FailingLine, owner: ast.ClassDef, name: str) -> bool:
         if isinstance(item, ast.Assign) and id(item) not in inside
         for target in item.targets
     )
-
-
-def _of_call(at: FailingLine, call: ast.Call, what: str, line: str, spot: Spot | None = None) -> str | None:
-    called = called_name(call)
-    if called is None:
-        return None
-    text = f"{what} is None{line}: "
-    own = function_named(at.tree, called)
-    if own is not None and isinstance(call.func, ast.Attribute) == (parameters(own)[:1] == ["self"]):
-        return _of_function(at, text, own, own.name, at.frame.file)
-    spot = spot or at.slice.spot(0)
-    found = at.slice.function(call, spot) if spot is not None else None
-    if found is not None:
-        return _of_function(at, text, found[0], qualified_name(found[1].tree, found[0]), found[1].file)
-    if called in _IN_PLACE:
-        return (
-            f"{text}`{source(call)}` works in place and returns None. Call it on a line of its own, and use the object."
-        )
-    if called in _MAY_FIND_NOTHING:
-        return f"{text}`{source(call)}` {_MAY_FIND_NOTHING[called]}."
-    return f"{text}`{source(call)}` returned None. Check `is None` there, or what it is given."
-
-
-def _of_function(
-    at: FailingLine, text: str, own: ast.FunctionDef | ast.AsyncFunctionDef, name: str, file: str | None
-) -> str:
-    returns = [item for item in own_nodes(own) if isinstance(item, ast.Return)]
-    values = [item for item in returns if item.value is not None and not is_none(item.value)]
-    first = at.in_file(file, own.lineno)
-    if not values:
-        return f"{text}{name}() ({first}) returns nothing: end it with `return` and the value."
-    nothing = [item.lineno for item in returns if item not in values]
-    if nothing:
-        return (
-            f"{text}{name}() returns None at {at.in_file(file, nothing[0])}. Handle that case here, or mend it there."
-        )
-    if _has_last_return(own):
-        return f"{text}what {name}() ({first}) returns was None. Handle that here, or mend it there."
-    last = at.in_file(file, max(item.lineno for item in values))
-    dropped = _last_value(own)
-    also = f", and {at.in_file(file, dropped.lineno)} (`{source(dropped)}`) leaves its value" if dropped else ""
-    return (
-        f"{text}{name}() ({first}) ends without `return` on some way through it: its last `return` is at {last}{also}. "
-        "Return a value on all."
-    )
-
-
-def _last_value(own: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.expr | None:
-    """A call at the end of a branch whose value nobody takes."""
-    body: list[ast.stmt] = own.body
-    while body and isinstance(body[-1], ast.If):
-        body = body[-1].orelse or body[-1].body
-    last = body[-1] if body else None
-    call = last.value if isinstance(last, ast.Expr) else None
-    if not isinstance(call, ast.Call) or not ast.unparse(call.func).startswith("self."):
-        return None
-    return None if _FOR_EFFECT.match(called_name(call) or "") else call
-
-
-def _has_last_return(own: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Whether it ends with `return` and a value, which was None then."""
-    return isinstance(own.body[-1], ast.Return)
