@@ -40,7 +40,7 @@ def first_clause(words: str) -> str | None:
     if (
         not 0 < len(text) <= _LONGEST
         or _OTHERS.match(text)
-        or text.count("(") != text.count(")")
+        or (plain := _QUOTED.sub("", text)).count("(") != plain.count(")")
         or text.count("`") % 2
     ):
         return None

@@ -26,6 +26,8 @@ from pytracer.analyze.evidence.failing.autograd.training_calls import training_c
 from pytracer.analyze.evidence.failing.clauses import first_clause
 from pytracer.analyze.evidence.failing.data.consumed import nothing_left
 from pytracer.analyze.evidence.failing.data.empty_batches import empty_batch
+from pytracer.analyze.evidence.failing.data.first_items import no_first_item
+from pytracer.analyze.evidence.failing.data.loader_items import batch_of_none, parts_of_a_batch
 from pytracer.analyze.evidence.failing.data.loaders import last_batch_of_one, one_sample_subject, smaller_last_batch
 from pytracer.analyze.evidence.failing.data.loops import changed_in_loop, stacked_list
 from pytracer.analyze.evidence.failing.data.none_samples import none_sample, none_subject
@@ -270,7 +272,10 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
     arguments_that_differ,
     name_left_unset,
     unset_name,
+    parts_of_a_batch,
+    batch_of_none,
     values_to_unpack,
+    no_first_item,
     no_length,
     wrong_argument,
     plain_tensor,

@@ -8,17 +8,19 @@ from pytracer.analyze.evidence.exceptions.name_origins import EMPTY_MESSAGE
 from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.usage.emptied import (
-    emptied_attribute,
     emptied_by,
     is_empty,
     never_filled,
     only_binding,
 )
+from pytracer.analyze.evidence.failing.usage.empty_data import counted_in, empty_data
 from pytracer.analyze.evidence.failing.usage.missed_lines import missed, never_counted
+from pytracer.analyze.evidence.failing.usage.zero_divisors import rounded_down, zero_item, zero_sum
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind, lines_that_fill
+from pytracer.analyze.evidence.syntax.calls import argument_at
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
-from pytracer.analyze.evidence.syntax.scopes import class_named, own_nodes
+from pytracer.analyze.evidence.syntax.scopes import own_nodes
 
 _TAKES = {"pop", "popleft", "popitem"}
 _HANDLE = "Handle the empty case before this line, or find what should have been there."
@@ -53,31 +55,14 @@ def nothing_there(at: FailingLine) -> str | None:
 
 
 def _empty_dataset(at: FailingLine, node: ast.AST) -> str | None:
-    """By the class of the program that the loader was given, and what its length counts."""
-    for name in names_in(node):
-        bound = only_binding(at, at.scope, name, at.line)
-        call = bound[1] if bound is not None else None
-        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
-            continue
-        owner = class_named(at.tree, call.func.id)
-        counted = _counted_by_len(owner) if owner is not None else None
-        if owner is None or counted is None:
-            continue
-        why = emptied_attribute(at, owner, counted)
-        made = f" ({at.here(bound[0])}: `{source(call)}`)" if bound is not None else ""
-        words = f"`{name}`{made} is empty, as its `{counted}` is"
-        return f"{words}: {why}." if why else f"{words}. Look at what {owner.name}.__init__ fills it with."
-    return None
-
-
-def _counted_by_len(owner: ast.ClassDef) -> str | None:
-    """`self.paths` of `return len(self.paths)`."""
-    method = next((item for item in owner.body if getattr(item, "name", "") == "__len__"), None)
-    for item in nodes_of(method) if method is not None else ():
-        counted = _counted(item.value) if isinstance(item, ast.Return) and item.value is not None else None
-        name = variable(counted) if counted is not None else None
-        if name is not None and name.startswith("self."):
-            return name
+    """Of the loader that a line makes: by what the dataset's length counts."""
+    spot = at.slice.spot(0)
+    for call in (item for item in nodes_of(node) if isinstance(item, ast.Call)):
+        given = argument_at(call, 0, "dataset", "data_source")
+        why = empty_data(at, given, spot) if given is not None and spot is not None else None
+        if given is not None and why is not None:
+            same = why.startswith(f"`{source(given)}`")
+            return f"{'' if same else f'`{source(given)}` is empty: '}{why}. Print len() of it before line {at.line}."
     return None
 
 
@@ -112,19 +97,26 @@ def _zero(at: FailingLine) -> str | None:
         divisor = at.statement.value
     if divisor is None:
         return None
-    counted = _counted(divisor)
+    counted = counted_in(divisor)
     if counted is not None:
         name = variable(counted)
         why = emptied_by(at, at.scope, name, at.line) if name is not None else None
+        spot = at.slice.spot(0)
+        why = why or (empty_data(at, counted, spot) if spot is not None else None)
         made = f": {why}" if why else at.came(name or "")
         return f"`{source(counted)}` has no elements, so its length is 0{made}. {_HANDLE}"
     name = variable(divisor)
-    if name is None or at.value(name) not in ("0", "0.0", None):
+    if name is None:
+        return zero_sum(at, divisor) or zero_item(at, divisor)
+    if at.value(name) not in ("0", "0.0", None):
         return None
+    rounded = rounded_down(at, name)
+    if rounded is not None:
+        return rounded
     bound = only_binding(at, at.scope, name, at.line)
     fills = [item for item in lines_that_fill(at.scope, name) if item != at.line]
-    if bound is not None and isinstance(bound[1], ast.Call) and _counted(bound[1]) is not None and not fills:
-        counted = _counted(bound[1])
+    if bound is not None and isinstance(bound[1], ast.Call) and counted_in(bound[1]) is not None and not fills:
+        counted = counted_in(bound[1])
         inner = variable(counted) if counted is not None else None
         why = emptied_by(at, at.scope, inner, bound[0]) if inner is not None else None
         return f"`{name}` is 0, the length of `{inner}` ({at.here(bound[0])}){f': {why}' if why else ''}. {_HANDLE}"
@@ -145,13 +137,6 @@ def _zero(at: FailingLine) -> str | None:
         return f"`{name}` is still 0: {added}. {skipped.advice}"
     why = added or never_filled(at, at.scope, name, bound[0], fills[0], "raises")
     return f"`{name}` is still 0: {why}. Handle the empty case (return before, or `max({name}, 1)`)."
-
-
-def _counted(node: ast.AST) -> ast.AST | None:
-    """`x` of `len(x)`."""
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "len" and len(node.args) == 1:
-        return node.args[0]
-    return None
 
 
 def _added_nothing(at: FailingLine, fill: int) -> str | None:

@@ -9,9 +9,9 @@ import ast
 
 import msgspec
 
-from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
+from pytracer.analyze.evidence.failing.usage.empty_data import without_batch
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.guards import stands_in
@@ -21,7 +21,6 @@ from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.outcomes import outcome
 from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes, spans
 
-_FEWER = Pattern(r"^DataLoader, batch_size=(\d+), drop_last=True, (\d+) samples$")
 _MOST = 2
 _LEAVES = (ast.Continue, ast.Break)
 
@@ -125,11 +124,11 @@ def _values(at: FailingLine, spot: Spot, test: ast.expr) -> str:
 def _nothing_given(at: FailingLine, spot: Spot, loop: ast.For | ast.AsyncFor) -> Missed | None:
     """A loader of fewer samples than a batch, which drops the last one."""
     for part in nodes_of(loop.iter):
-        found = _FEWER.match(at.value_at(part, spot) or "") if isinstance(part, (ast.Name, ast.Attribute)) else None
-        if found is not None and int(found[2]) < int(found[1]):
+        few = without_batch(at.value_at(part, spot)) if isinstance(part, (ast.Name, ast.Attribute)) else None
+        if few is not None:
             name = f"`{source(part)}` ({at.place(spot, loop.lineno)})"
-            few = f"its {found[2]} samples are fewer than batch_size={found[1]}, and drop_last=True drops them"
-            return Missed(f"{name} gives no batch, as {few}", "Leave drop_last out for it, or use smaller batches.")
+            advice = "Leave drop_last out for it, or use smaller batches." if "drop_last" in few else None
+            return Missed(f"{name} gives no batch, as {few}", advice)
     return None
 
 

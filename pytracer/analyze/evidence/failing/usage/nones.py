@@ -330,7 +330,8 @@ def _set_by_constructor(
         tests = list_words([f"`{source(item.test)}` ({at.in_file(of.file, item.line)})" for item in guards])
         return (
             f"`{name}` is None: {of.node.name}.__init__() sets it only below {tests}, and else to None "
-            f"({at.in_file(of.file, first)}). Give the constructor what that needs, or handle None before line {at.line}."
+            f"({at.in_file(of.file, first)}). Give the constructor what that needs, or handle None before line "
+            f"{at.line}."
         )
     called = (
         none_of_call(at, value, f"`{name}`", f" ({at.in_file(of.file, line)})") if isinstance(value, ast.Call) else None

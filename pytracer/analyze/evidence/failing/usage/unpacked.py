@@ -11,11 +11,13 @@ from pytracer._patterns import Pattern
 from pytracer._text import count_words
 from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
+from pytracer.analyze.evidence.failing.usage.emptied import emptied_by, is_empty
 from pytracer.analyze.evidence.slicing.bindings import bindings_of
 from pytracer.analyze.evidence.slicing.callers import called_function
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.imports import imported_as
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import Function, class_around, definitions, own_nodes
 from pytracer.analyze.naming import line_in
 
@@ -64,6 +66,9 @@ def values_to_unpack(at: FailingLine) -> str | None:
         return None
     statement = at.statement
     wanted = int(found[2])
+    nothing = _nothing_to_zip(at) if found[3] == "0" else None
+    if nothing is not None:
+        return nothing
     if isinstance(statement, (ast.For, ast.AsyncFor)):
         target, value = statement.target, statement.iter
         what = f"an item of `{source(value)}`"
@@ -109,6 +114,22 @@ def values_to_unpack(at: FailingLine) -> str | None:
     return f"{takes}, and {what}{has} has {count}{made}. {named}, or {change}."
 
 
+def _nothing_to_zip(at: FailingLine) -> str | None:
+    """`xs, ys = zip(*batch)` of an empty batch."""
+    calls = [item for item in nodes_of(at.statement) if isinstance(item, ast.Call)] if at.statement is not None else []
+    zips = [item for item in calls if called_name(item) == "zip" and len(item.args) == 1]
+    given = zips[0].args[0] if len(zips) == 1 else None
+    name = variable(given.value) if isinstance(given, ast.Starred) else None
+    if name is None or not is_empty(at.value(name)):
+        return None
+    why = emptied_by(at, at.scope, name, at.line)
+    made = f": {why}" if why else at.came(name)
+    return (
+        f"`{name}` is empty, so that `{source(zips[0])}` has nothing to take apart{made}. Handle the empty case "
+        f"before line {at.line}, or see why no item is left."
+    )
+
+
 def _returned(at: FailingLine, call: ast.expr, wanted: int) -> _Returned | None:
     """Of the only function of that name that does not give as many as are wanted; None where more may be meant."""
     known = _called(at, call) if isinstance(call, ast.Call) else None
@@ -119,6 +140,12 @@ def _returned(at: FailingLine, call: ast.expr, wanted: int) -> _Returned | None:
     if values in (_UNKNOWN, wanted):
         return None
     return _of_return(file, function, values)
+
+
+def returned_values(at: FailingLine, file: str, function: ast.FunctionDef) -> _Returned | None:
+    """How many values a function gives, where each `return` of it gives as many."""
+    values = _returns(at, file, function, _DEEPEST)
+    return _of_return(file, function, values) if values not in (_UNKNOWN, None) else None
 
 
 def _of_return(file: str, function: ast.FunctionDef | ast.AsyncFunctionDef, values: int | None) -> _Returned:

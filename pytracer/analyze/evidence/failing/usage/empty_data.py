@@ -1,0 +1,85 @@
+"""Why a loader or a dataset has nothing: fewer samples than a batch, or what its class keeps is empty."""
+
+from __future__ import annotations
+
+import ast
+
+from pytracer._patterns import Pattern
+from pytracer.analyze.evidence.failing.expressions import source
+from pytracer.analyze.evidence.failing.line import FailingLine
+from pytracer.analyze.evidence.failing.usage.emptied import emptied_attribute
+from pytracer.analyze.evidence.slicing.spots import Made, Spot
+from pytracer.analyze.evidence.syntax.calls import argument_at, called_name
+from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
+
+_FEWER = Pattern(r"^DataLoader, batch_size=(\d+), drop_last=True, (\d+) samples$")
+_NOTHING = Pattern(r"^DataLoader, .*\b0 samples$")
+_HOPS = 4
+
+
+def without_batch(value: str | None) -> str | None:
+    """Of a recorded loader without a batch: the reason."""
+    if _NOTHING.match(value or ""):
+        return "its dataset has no sample"
+    found = _FEWER.match(value or "")
+    if found is None or int(found[2]) >= int(found[1]):
+        return None
+    return f"its {found[2]} samples are fewer than batch_size={found[1]}, and drop_last=True drops them"
+
+
+def empty_data(at: FailingLine, node: ast.AST, spot: Spot) -> str | None:
+    """`` its 20 samples are fewer than batch_size=32 ``, `` `Folder('imgs')` keeps nothing in `self.paths`: ... ``.
+
+    Args:
+        at: The failing line.
+        node: A loader or dataset that is known to be empty, or a call that makes one.
+        spot: Where that is.
+    """
+    few = without_batch(at.value_at(node, spot))
+    if few is not None:
+        return few
+    for _ in range(_HOPS):
+        owner = node.value if isinstance(node, ast.Attribute) and node.attr == "dataset" else node
+        made = at.slice.made(owner, spot, calls=True)
+        call, spot = made.node, made.spot
+        if not isinstance(call, ast.Call):
+            return None
+        if called_name(call) != "DataLoader":
+            return _of_dataset(at, call, made)
+        given = argument_at(call, 0, "dataset")
+        if given is None:
+            return None
+        node = given
+    return None
+
+
+def _of_dataset(at: FailingLine, call: ast.Call, made: Made) -> str | None:
+    """By the class of the program, and what its length counts."""
+    found = at.slice.class_of(call, made.spot)
+    owner = found[0] if found is not None else None
+    counted = counted_by_len(owner) if isinstance(owner, ast.ClassDef) else None
+    if counted is None or not isinstance(owner, ast.ClassDef):
+        return None
+    here = any(item is owner for item in nodes_of(at.tree))
+    why = emptied_attribute(at, owner, counted) if here else None
+    keeps = f"`{source(call)}` ({at.place(made.spot, call.lineno)}) has nothing in `{counted}`"
+    return f"{keeps}: {why}" if why is not None else f"{keeps}, which {owner.name}.__init__() fills"
+
+
+def counted_by_len(owner: ast.ClassDef) -> str | None:
+    """`self.paths` of `return len(self.paths)`."""
+    method = next((item for item in owner.body if getattr(item, "name", "") == "__len__"), None)
+    for item in nodes_of(method) if method is not None else ():
+        counted = counted_in(item.value) if isinstance(item, ast.Return) and item.value is not None else None
+        name = variable(counted) if counted is not None else None
+        if name is not None and name.startswith("self."):
+            return name
+    return None
+
+
+def counted_in(node: ast.AST) -> ast.AST | None:
+    """`x` of `len(x)`."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "len" and len(node.args) == 1:
+        return node.args[0]
+    return None
