@@ -156,6 +156,7 @@ from pytracer.analyze.evidence.failing.usage.library_checks import refused_argum
 from pytracer.analyze.evidence.failing.usage.lookups import missing_attribute, missing_item, unexpected_keyword
 from pytracer.analyze.evidence.failing.usage.lost_overrides import lost_override, lost_override_subject
 from pytracer.analyze.evidence.failing.usage.missing_forward import missing_forward
+from pytracer.analyze.evidence.failing.usage.mixed_kinds import mixed_kinds
 from pytracer.analyze.evidence.failing.usage.nones import (
     item_subject,
     none_subject_of_option,
@@ -265,6 +266,7 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
     missing_item,
     hidden_method,
     unpacked_keys,
+    mixed_kinds,
     missing_attribute,
     unexpected_keyword,
     one_input_only,

@@ -153,12 +153,24 @@ def arguments_that_differ(at: FailingLine) -> str | None:
     if own is None or isinstance(own, ast.Lambda):
         return None
     taken = ", ".join(item.arg for item in [*own.args.args, *own.args.kwonlyargs] if item.arg != "self")
+    if owner is not None and found["given"] and _lacks_self(own):
+        first_parameter = f"`{own.args.args[0].arg}`" if own.args.args else "no parameter"
+        return (
+            f"{found[1]}() ({at.here(own.lineno)}) is a method without `self`, so that its object takes the place of "
+            f"{first_parameter}: write `def {own.name}(self, ...)`, or put @staticmethod above it."
+        )
     call = at.only(ast.Call)
     passed = f"`{source(call)}`" if call is not None else f"line {at.line}"
     what = f"lacks {found['names']}" if found["names"] else "passes another number of them"
     return (
         f"{found[1]}() ({at.here(own.lineno)}) takes ({taken}), and {passed} {what}: change the call or the definition."
     )
+
+
+def _lacks_self(own: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Whether no parameter takes the object."""
+    names = [item.arg for item in own.args.args]
+    return not own.decorator_list and names[:1] not in (["self"], ["cls"], ["this"]) and own.args.vararg is None
 
 
 def _method_lacks(at: FailingLine, kind: str, method: str, names: str) -> str | None:

@@ -11,7 +11,7 @@ from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.recorded import shape_of
 from pytracer.analyze.evidence.failing.usage.nones import none_value
-from pytracer.analyze.evidence.failing.usage.settings import whence
+from pytracer.analyze.evidence.failing.usage.settings import text_subject, whence
 from pytracer.analyze.evidence.slicing.spots import Made
 from pytracer.analyze.evidence.syntax.bindings import lines_that_fill
 from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
@@ -74,6 +74,8 @@ def not_a_whole_number(at: FailingLine) -> str | None:
     found = _WHOLE.search(at.message)
     if at.kind != "TypeError" or found is None or at.node is None or not at.own or found[1] == "NoneType":
         return None  # none_value() tells of None
+    if found[1] == "str" and text_subject(at) is not None:
+        return None  # refused_setting() tells of the text
     calls = [item for item in nodes_of(at.node) if isinstance(item, ast.Call)]
     given = [part for item in calls for part in item.args if _kind(at.values.get(ast.unparse(part))) == found[1]]
     if len({ast.dump(item) for item in given}) != 1:

@@ -6,15 +6,19 @@ import ast
 import difflib
 
 from pytracer._patterns import Pattern
+from pytracer._text import list_words
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.bindings import attribute_settings
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
+from pytracer.analyze.evidence.syntax.guards import guards_of
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
-from pytracer.analyze.evidence.syntax.scopes import class_named
+from pytracer.analyze.evidence.syntax.reaching import places_that_bind
+from pytracer.analyze.evidence.syntax.scopes import all_parameters, class_named, definitions, qualified_name
 
 _ATTRIBUTE = Pattern(r"'(?P<kind>[\w.]+)' object has no attribute '(?P<name>\w+)'")
+_MODULE = Pattern(r"^module '([\w.]+)' has no attribute '(\w+)'")
 _KEYWORD = Pattern(r"(?P<function>[\w.<>]+)\(\) got an unexpected keyword argument '(?P<name>\w+)'")
 _NO_ITEM = Pattern(
     r" is not in (?:list|tuple|deque)$|^list\.(?:remove|index)\(x\): x not in list|not in (?:list|tuple)$"
@@ -29,7 +33,7 @@ def missing_attribute(at: FailingLine) -> str | None:
     """Of a class of the program or of an object with a name like it."""
     found = _ATTRIBUTE.search(at.message)
     if at.kind != "AttributeError" or found is None or found["kind"] == "NoneType":
-        return None
+        return _of_own_module(at) if at.kind == "AttributeError" else None
     kind, name = found["kind"], found["name"]
     if kind in _WRAPPERS:
         return _of_wrapper(at, kind, name)
@@ -62,8 +66,29 @@ def missing_attribute(at: FailingLine) -> str | None:
         )
     if like is None:
         return None
-    where = f" (line {settings[like][0]})" if like in settings else ""
+    if like not in settings:
+        return f"{kind} has no `{name}`, but `{like}`: line {at.line} misspells it, or means another object."
+    where = f" (line {settings[like][0]})"
     return f"{kind} has no `{name}`, but `{like}`{where}: line {at.line} or that one is misspelt."
+
+
+def _of_own_module(at: FailingLine) -> str | None:
+    """A function or class of another file of the program, by a name like it."""
+    found = _MODULE.search(at.message)
+    ends = f"{found[1].replace('.', '/')}.py" if found is not None else ""
+    files = [file for file in at.files if file.endswith(f"/{ends}")] if found is not None else []
+    if found is None or len(files) != 1:
+        return None
+    names = {
+        item.name: (item.lineno, "")
+        for item in at.files[files[0]].body
+        if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
+    }
+    like = _nearest(found[2], names)
+    if like is None or found[2] in names:
+        return None
+    where = at.in_file(files[0], names[like][0])
+    return f"{found[1]} has no `{found[2]}`, but `{like}` ({where}): line {at.line} or that one is misspelt."
 
 
 def _may_have_run(at: FailingLine, owner: ast.ClassDef, name: str, line: int, method: str) -> str | None:
@@ -96,8 +121,12 @@ def _may_have_run(at: FailingLine, owner: ast.ClassDef, name: str, line: int, me
             "in __init__."
         )
     if sets == {"__init__"}:
+        guards = guards_of(own, places_that_bind(own, f"self.{name}"), 0)
+        below = list_words([f"`{source(item.test)}` ({at.here(item.line)})" for item in guards or ()])
+        only = f", only below {below}" if below else ""
         return (
-            f"__init__() of {owner.name} sets `{name}` at {at.here(line)}, and did not come to it: set it on each way."
+            f"__init__() of {owner.name} sets `{name}` at {at.here(line)}{only}, and did not come to it: set it on "
+            "each way."
         )
     where = " and ".join(f"{item}()" for item in sorted(sets))
     return (
@@ -273,16 +302,38 @@ def unexpected_keyword(at: FailingLine) -> str | None:
         return None
     function, name = found["function"], found["name"]
     names = next((item.names or [] for item in at.near if item.of == f"{function}()"), [])
-    if not names:
+    own = _own_function(at, function)
+    if not names and own is not None:
+        names = [item for item in all_parameters(own[1]) if item != "self"]
+    if not names or (own is not None and own[1].args.kwarg is not None):
         return None
     call = at.only(ast.Call)
     passed = next((item.value for item in call.keywords if item.arg is None), None) if call is not None else None
+    written = call is not None and any(item.arg == name for item in call.keywords)
+    passed = None if written else passed
     given = f"`{source(passed)}`{at.came(variable(passed) or '')}" if passed is not None else "the call"
     like = difflib.get_close_matches(name, names, n=1, cutoff=_LIKE)
     if like:
         return f"{function}() has no '{name}', but '{like[0]}': rename it in {given}."
     there = ", ".join(names[:_MOST_NAMES]) + (", ..." if len(names) > _MOST_NAMES else "")
+    if own is not None:
+        place = at.in_file(own[0], own[1].lineno)
+        return (
+            f"{function}() ({place}) takes {there}, and no '{name}': take it out of {given}, or add that parameter at "
+            f"{place}."
+        )
     return (
         f"{function}() as installed takes {there}, and no '{name}': take it out of {given}, or install the version "
         "that has it."
     )
+
+
+def _own_function(at: FailingLine, qualified: str) -> tuple[str, ast.FunctionDef | ast.AsyncFunctionDef] | None:
+    """The only function of the program of that name, as `Trainer.__init__`."""
+    found = [
+        (file, item)
+        for file, tree in at.files.items()
+        for item in definitions(tree).get(qualified.rpartition(".")[2], ())
+        if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef)) and qualified_name(tree, item) == qualified
+    ]
+    return found[0] if len(found) == 1 else None
