@@ -114,7 +114,7 @@ def unset_name(at: FailingLine) -> str | None:
     around = [
         item
         for item in own_nodes(at.scope)
-        if isinstance(item, (ast.For, ast.While, ast.If, ast.Try, ast.With))
+        if isinstance(item, (ast.For, ast.While, ast.If, ast.Try))
         and item.lineno < line <= (item.end_lineno or 0) < at.line
     ]
     if not around:

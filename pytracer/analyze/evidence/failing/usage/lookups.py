@@ -9,6 +9,8 @@ from pytracer._patterns import Pattern
 from pytracer._text import list_words
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
+from pytracer.analyze.evidence.failing.usage.untaken import untaken
+from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.bindings import attribute_settings
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.guards import guards_of
@@ -120,18 +122,27 @@ def _may_have_run(at: FailingLine, owner: ast.ClassDef, name: str, line: int, me
             f"{owner.name} sets `{name}` only in {method}() at {at.here(line)}, and reads it before: set it "
             "in __init__."
         )
+    only = _only_below(at, own, name) if len(sets) == 1 else ""
+    runs = f": that line runs {only}. Set" if only else ": set"
     if sets == {"__init__"}:
-        guards = guards_of(own, places_that_bind(own, f"self.{name}"), 0)
-        below = list_words([f"`{source(item.test)}` ({at.here(item.line)})" for item in guards or ()])
-        only = f", only below {below}" if below else ""
         return (
-            f"__init__() of {owner.name} sets `{name}` at {at.here(line)}{only}, and did not come to it: set it on "
-            "each way."
+            f"__init__() of {owner.name} sets `{name}` at {at.here(line)}, and did not come to it{runs} it on each way."
         )
     where = " and ".join(f"{item}()" for item in sorted(sets))
     return (
-        f"{owner.name} sets `{name}` only in {where} ({at.here(line)}), which did not come to it: set it in __init__."
+        f"{owner.name} sets `{name}` only in {where} ({at.here(line)}), which did not come to it{runs} it in __init__."
     )
+
+
+def _only_below(at: FailingLine, method: ast.FunctionDef, name: str) -> str:
+    """``only where `self.mode` is 'a' (line 3), and it is 'b' (line 9)``; nothing where no branch alone decides."""
+    guards = guards_of(method, places_that_bind(method, f"self.{name}"), 0)
+    if not guards:
+        return ""
+    why = untaken(at, Spot(at.frame.file, at.tree, method, guards[0].line), guards, "")
+    if why is not None and why.by_value:
+        return why.words
+    return f"only below {list_words([f'`{source(item.test)}` ({at.here(item.line)})' for item in guards])}"
 
 
 def _of_wrapper(at: FailingLine, kind: str, name: str) -> str | None:

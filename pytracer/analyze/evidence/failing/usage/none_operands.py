@@ -29,6 +29,8 @@ def none_by_message(at: FailingLine) -> ast.expr | None:
         statement = at.statement
         whole = isinstance(statement, ast.Assign) and at.node in (statement, *statement.targets, statement.value)
         return statement.value if isinstance(statement, ast.Assign) and whole else None
+    if "'NoneType' object is not callable" in at.message and isinstance(at.node, ast.Call):
+        return at.node.func
     calls = [item for item in nodes_of(at.node) if isinstance(item, ast.Call) and isinstance(item.func, ast.Name)]
     number = _NUMBER.search(at.message)
     asked = "len" if _LENGTH.search(at.message) else number[1] if number is not None else None

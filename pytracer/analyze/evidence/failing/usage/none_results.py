@@ -9,6 +9,7 @@ from msgspec import structs
 from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
+from pytracer.analyze.evidence.failing.processes.handlers import head_of_handler
 from pytracer.analyze.evidence.failing.stored.states import not_in_environment
 from pytracer.analyze.evidence.failing.usage.untaken import untaken
 from pytracer.analyze.evidence.slicing.spots import Spot
@@ -16,7 +17,7 @@ from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.constants import is_none
 from pytracer.analyze.evidence.syntax.guards import guards_of
 from pytracer.analyze.evidence.syntax.returns import returns_none_at
-from pytracer.analyze.evidence.syntax.scopes import definitions, own_nodes, parameters, qualified_name
+from pytracer.analyze.evidence.syntax.scopes import definitions, own_nodes, parameters, qualified_name, spans_body
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -129,11 +130,33 @@ def _of_function(
         why = untaken(at, inside, guards, "Return a value for the others, too.")
         if why is not None and (why.by_value or all(_is_something(item.value) for item in values)):
             return f"{text}{name}() ({first}) returns a value {why.words}. {why.advice}"
+    caught = _caught(own, values)
+    if caught is not None:
+        handler, part = caught
+        return (
+            f"{text}{name}() ({first}) returns nothing where the `{head_of_handler(handler)}` at "
+            f"{at.in_file(file, handler.lineno)} catches an error of {at.in_file(file, part)}. Print that error there "
+            "with its traceback, and let the handler raise it or return a value."
+        )
     also = f", and {at.in_file(file, dropped.lineno)} (`{source(dropped)}`) leaves its value" if dropped else ""
     return (
         f"{text}{name}() ({first}) ends without `return` on some way through it: its last `return` is at {last}{also}. "
         "Return a value on all."
     )
+
+
+def _caught(own: _Function, values: list[ast.Return]) -> tuple[ast.ExceptHandler, int] | None:
+    """The only handler that goes on to the end, of a `try` that has each `return`."""
+    tries = [item for item in own.body if isinstance(item, ast.Try)]
+    if (
+        len(tries) != 1
+        or own.body[-1] is not tries[0]
+        or not all(spans_body(tries[0].body, item.lineno) for item in values)
+    ):
+        return None
+    on = [item for item in tries[0].handlers if not isinstance(item.body[-1], (ast.Raise, ast.Return))]
+    direct = any(item in tries[0].body for item in values)
+    return (on[0], values[0].lineno) if len(on) == 1 and direct else None
 
 
 def _is_something(value: ast.expr | None) -> bool:

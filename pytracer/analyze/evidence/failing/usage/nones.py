@@ -158,6 +158,9 @@ def _of_variable(at: FailingLine, name: str) -> str | None:
             "or loop that did not "
             "run. Check `is None` before, or set it."
         )
+    chosen = _chosen(at, name, bound[1], at.here(bound[0])) if bound is not None and bound[2] is None else None
+    if chosen is not None:
+        return chosen
     begun = _begun_with_none(at, name)
     if begun is not None:
         return begun
@@ -176,6 +179,17 @@ def _of_variable(at: FailingLine, name: str) -> str | None:
         return none_of_call(at, call, f"`{name}`", f" ({at.shown(made)})", made.spot)
     came = at.came(name)
     return f"`{name}`{came} is None: check `is None` there, or mend what made it." if came else None
+
+
+def _chosen(at: FailingLine, name: str, value: ast.AST | None, place: str) -> str | None:
+    """`logger = Logger() if args.log else None`."""
+    if not isinstance(value, ast.IfExp) or is_none(value.body) == is_none(value.orelse):
+        return None
+    test = f"not `{source(value.test)}`" if is_none(value.body) else f"`{source(value.test)}`"
+    return (
+        f"`{name}` is None, as {place} makes it only if {test}. Ask `if {name} is not None` before line {at.line}, or "
+        "let that hold."
+    )
 
 
 def _begun_with_none(at: FailingLine, name: str) -> str | None:
@@ -333,6 +347,9 @@ def _set_by_constructor(
             f"({at.in_file(of.file, first)}). Give the constructor what that needs, or handle None before line "
             f"{at.line}."
         )
+    chosen = _chosen(at, name, value, at.in_file(of.file, line))
+    if chosen is not None:
+        return chosen
     called = (
         none_of_call(at, value, f"`{name}`", f" ({at.in_file(of.file, line)})") if isinstance(value, ast.Call) else None
     )

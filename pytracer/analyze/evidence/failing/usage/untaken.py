@@ -14,6 +14,7 @@ from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.usage.given_texts import given_text
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.guards import Guard
+from pytracer.analyze.evidence.syntax.reaching import places_that_bind
 from pytracer.analyze.evidence.syntax.scopes import own_nodes
 
 _MOST = 4
@@ -132,8 +133,10 @@ def _digits(text: str) -> str:
 
 
 def _values(at: FailingLine, spot: Spot, guards: Sequence[Guard]) -> str:
-    """Of the variables that the tests read, where the record has them."""
+    """Of the variables that the tests read, where the record has them and no line behind the tests sets them."""
     names = dict.fromkeys(name for item in guards for name in names_in(item.test))
     held = at.values_at(spot.depth) if spot.depth is not None else {}
-    told = [f"`{name}` is {held[name]}" for name in names if held.get(name) in ("None", "True", "False", "0")]
+    last = max(item.line for item in guards)
+    kept = [name for name in names if not any(line > last for line in places_that_bind(spot.scope, name))]
+    told = [f"`{name}` is {held[name]}" for name in kept if name in held and not held[name].startswith("str of")]
     return f" ({', '.join(told)})" if 0 < len(told) <= _MOST_VALUES else ""
