@@ -120,7 +120,7 @@ def unset_name(at: FailingLine) -> str | None:
     if not around:
         return None
     spot = at.slice.spot(0)
-    why = missed(at, spot, line) if spot is not None else None
+    why = missed(at, spot, line, unset=True) if spot is not None else None
     words = why.words if why is not None else _not_run(at, around[0])
     advice = (why.advice if why is not None else None) or "Set it before, and handle that case."
     return f"`{name}` is set only at {at.here(line)}, and {words}. {advice}"

@@ -8,8 +8,11 @@ from collections.abc import Callable
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.recorded import contradicts
 from pytracer.analyze.evidence.slicing.spots import Made, Spot
-from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
+from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value, passed_values
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 
+_PARSES = ("parse_args", "parse_known_args", "parse_intermixed_args")
+_CHANGES_OPTIONS = ("setattr", "set_defaults", "update")  # of a namespace, or of vars() of one
 _CHANGES: dict[str, Callable[[str], str]] = {
     "lower": str.lower,
     "upper": str.upper,
@@ -61,7 +64,9 @@ def _of_option(at: FailingLine, call: ast.Call, made: Made) -> tuple[str, str] |
     flags = [item.value for item in call.args if isinstance(item, ast.Constant) and isinstance(item.value, str)]
     if not flags or not all(item.startswith("-") for item in flags) or keyword_value(call, "action", "nargs", "type"):
         return None
-    words = [*at.snapshot.argv]
+    words = _words(at, made.spot.tree)
+    if words is None:
+        return None
     for place, word in enumerate(words):
         flag, is_set, value = word.partition("=")
         if flag in flags:
@@ -72,3 +77,17 @@ def _of_option(at: FailingLine, call: ast.Call, made: Made) -> tuple[str, str] |
     default = keyword_value(call, "default")
     text = default.value if isinstance(default, ast.Constant) else None
     return (text, f"the default at {at.place(made.spot, made.line)}") if isinstance(text, str) else None
+
+
+def _words(at: FailingLine, tree: ast.Module) -> list[str] | None:
+    """What the only parse_args() reads: the command line, or a list that is written out; None where more may set it."""
+    calls = [item for item in nodes_of(tree) if isinstance(item, ast.Call)]
+    parsed = [item for item in calls if called_name(item) in _PARSES]
+    if len(parsed) != 1 or any(called_name(item) in _CHANGES_OPTIONS for item in calls):
+        return None
+    given = passed_values(parsed[0])
+    if not given:
+        return [*at.snapshot.argv]
+    whole = isinstance(given[0], ast.List) and all(isinstance(item, ast.Constant) for item in given[0].elts)
+    listed = given[0].elts if isinstance(given[0], ast.List) and whole else None
+    return [str(item.value) for item in listed if isinstance(item, ast.Constant)] if listed is not None else None

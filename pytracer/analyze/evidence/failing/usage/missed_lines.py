@@ -32,13 +32,14 @@ class Missed(msgspec.Struct, frozen=True):
     advice: str | None = None
 
 
-def missed(at: FailingLine, spot: Spot, line: int) -> Missed | None:
+def missed(at: FailingLine, spot: Spot, line: int, *, unset: bool = False) -> Missed | None:
     """None where nothing recorded shows it.
 
     Args:
         at: The failing line.
         spot: The frame of the stack whose function has the line.
         line: That ran in no round.
+        unset: What it sets is not set: it did not run at all, and so none of the lines beside it in its branch.
     """
     loops = [item for item in loops_of(spot.scope) if item.lineno < line <= (item.end_lineno or 0)]
     inner = max(loops, key=lambda item: item.lineno, default=None)
@@ -53,12 +54,12 @@ def missed(at: FailingLine, spot: Spot, line: int) -> Missed | None:
     for item in sorted(tests, key=lambda one: one.lineno):
         held = outcome(item.test, lambda node: at.value_at(node, spot))
         of_other = any(loop is not inner and first < loop.lineno and spans(loop, item.lineno) for loop in _loops(spot))
-        if of_other or _changed_since(spot, item, line):
+        if of_other or _changed_since(spot, item, line if unset else 0):
             continue
+        never = _never_held(at, spot, inner, item, line) if unset else None
+        if never is not None:
+            return never
         if held is None:
-            never = _never_held(at, spot, inner, item, line)
-            if never is not None:
-                return never
             continue
         skips = held and not spans(item, line) and isinstance(item.body[-1], ast.Continue)
         inside = spans(item, line)
@@ -66,8 +67,6 @@ def missed(at: FailingLine, spot: Spot, line: int) -> Missed | None:
         if not skips and not (inside and held == orelse):
             continue
         does = "skipped it" if skips or held else "did not hold"
-        if inner is not None and (never := _never_held(at, spot, inner, item, line)) is not None:
-            return never
         when = " in the last round" if inner is not None else ""
         test = f"`{source(item.test)}` ({at.place(spot, item.lineno)})"
         return Missed(f"{test} {does}{when}{_values(at, spot, item.test)}")

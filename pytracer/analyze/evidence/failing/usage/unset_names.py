@@ -29,6 +29,7 @@ from pytracer.analyze.evidence.syntax.scopes import (
 from pytracer.analyze.evidence.syntax.tries import tries_around
 
 _UNSET = Pattern(r"local variable '(\w+)'|name '(\w+)' is not defined|free variable '(\w+)'")
+_AROUND = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Match)
 _LEAVES = (ast.Raise, ast.Return)
 _LIKE = 0.8
 _LONG_NAME = 4
@@ -103,7 +104,7 @@ def _of_try(at: FailingLine, name: str) -> str | None:
     tries = [item for item in tries_around(at.scope, lines[0]) if not spans(item, at.line)] if lines else []
     if len(tries) != 1 or any(not spans_body(tries[0].body, line) for line in lines) or tries[0].finalbody:
         return None
-    if not any(stands_in(tries[0].body, line) for line in lines):
+    if not any(stands_in(tries[0].body, line) for line in lines) or _may_be_passed_by(at, tries[0]):
         return None
     caught = [item for item in tries[0].handlers if not isinstance(item.body[-1], (*_LEAVES, ast.Continue, ast.Break))]
     if len(caught) != 1:
@@ -116,6 +117,12 @@ def _of_try(at: FailingLine, name: str) -> str | None:
         f"`{head_of_handler(handler)}` at {at.here(handler.lineno)} caught it and went on. Begin with that error: "
         f"print it there with its traceback; then let the handler raise it, leave, or set `{name}`."
     )
+
+
+def _may_be_passed_by(at: FailingLine, item: ast.Try) -> bool:
+    """Whether a branch or a loop of no round may have kept the program from the `try` itself."""
+    around = [part for part in own_nodes(at.scope) if isinstance(part, _AROUND) and spans(part, item.lineno)]
+    return any(not spans(part, at.line) for part in around)
 
 
 def _of_module(at: FailingLine, name: str) -> str | None:
@@ -153,12 +160,18 @@ def _of_function(at: FailingLine, name: str) -> str | None:
     own = [item for item in functions if lines_that_bind(item, name) and not _declares(item, name)]
     if len(own) != 1 or any(name in all_parameters(item) for item in functions):
         return None
-    line, set_in = lines_that_bind(own[0], name)[0][0], qualified_name(at.tree, own[0])
+    (line, value), set_in = lines_that_bind(own[0], name)[0], qualified_name(at.tree, own[0])
     reader = getattr(at.scope, "name", "that line")
     return (
         f"`{name}` is set only in {set_in}() ({at.here(line)}), where it is a local variable that other functions do "
-        f"not see: let {set_in}() return it, and pass it to {reader}()."
+        f"not see: {_share(value, set_in, reader)}."
     )
+
+
+def _share(value: ast.AST | None, set_in: str, reader: str) -> str:
+    if isinstance(value, (ast.Import, ast.ImportFrom)):
+        return "import it at the top of the file"
+    return f"let {set_in}() return it, and pass it to {reader}()"
 
 
 def _misspelt(at: FailingLine, name: str) -> str | None:
@@ -169,13 +182,13 @@ def _misspelt(at: FailingLine, name: str) -> str | None:
     near = difflib.get_close_matches(name, sorted(known), 2, _LIKE)
     same = [item for item in known if item.casefold() == name.casefold()]
     like = same[0] if len(same) == 1 else near[0] if len(near) == 1 else None
-    if like is None or function_named(at.tree, name) is not None:
-        return None
+    if like is None or like[0].isupper() != name[0].isupper() or function_named(at.tree, name) is not None:
+        return None  # `Dataset` is a class that was not imported, beside a variable `dataset`
     scope = at.scope if like in _names_of(at.scope) else at.tree
     line = next(iter(places_that_bind(scope, like)), getattr(scope, "lineno", 0))
     return (
-        f"No line of this file sets `{name}`, but `{like}`{f' ({at.here(line)})' if line else ''}: one of the two is "
-        "misspelt."
+        f"No line of this file sets `{name}`, but `{like}`{f' ({at.here(line)})' if line else ''}: most likely one of "
+        "the two is misspelt."
     )
 
 
