@@ -16,6 +16,7 @@ from pytracer.analyze.address_space.regions import mapping_at
 from pytracer.analyze.evidence.lifetime.variables import plain_expression, program_frames
 from pytracer.analyze.evidence.operators.line_tensors import line_tensors
 from pytracer.analyze.evidence.operators.operator import find_operator, is_of_torch, shape_words
+from pytracer.analyze.evidence.syntax.fresh_arrays import is_unset
 from pytracer.analyze.evidence.syntax.lines import names_of_line
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
@@ -55,7 +56,11 @@ def _indices(view: ProcessView, line: int) -> Iterator[Suspect]:
     tensors = [item for item in line_tensors(view) if item.name is not None]
     others = [item.item.elements for item in tensors if not item.item.is_integer]
     most = max(others, default=None)
+    frame = program_frames(view)[0]
+    tree = syntax_tree(view.process.snapshot, frame)
     for item in tensors:
+        if tree is not None and is_unset(tree, item.name or "", line):
+            continue  # what its memory held before, until the function writes there
         tensor, name = item.item, f"`{item.name}` {shape_words(item.item)} {item.item.dtype}"
         if not tensor.is_integer or tensor.minimum is None or tensor.maximum is None or most is None:
             continue

@@ -25,13 +25,14 @@ from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.fresh_arrays import is_fresh
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import is_parameter, own_nodes
 from pytracer.analyze.naming import line_in
-from pytracer.analyze.tensors.source_lines import line_text
+from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
 from pytracer.analyze.view import ProcessView
-from pytracer.decode.types.snapshot import Argument
+from pytracer.decode.types.snapshot import Argument, HeldArray
 from pytracer.report.job import PythonFrame
 
 _QUOTED, _HOPS, _BETWEEN = 44, 12, 6
@@ -155,7 +156,7 @@ def array_with_gaps(view: ProcessView) -> str | None:
     """A recorded array of the line that is not in a row, with the line that may have made it so."""
     for name, numpy, _ in pointers(view):
         array = held_array(view, name) if numpy else None
-        if array is None or array.in_a_row is not False:
+        if array is None or array.in_a_row is not False or _is_whole(view, array):
             continue
         strides = ", ".join(map(str, array.strides))
         row = f"{array_words(array)} has strides of ({strides}) bytes"
@@ -167,6 +168,20 @@ def array_with_gaps(view: ProcessView) -> str | None:
         origin = f" ({made.place}: `{shortened(made.text, _QUOTED)}`)" if made is not None and made.name == name else ""
         return f"{row}{origin}. {_KEEP.format(f'np.ascontiguousarray({name})')}"
     return None
+
+
+def _is_whole(view: ProcessView, array: HeldArray) -> bool:
+    """Whether its elements only lie in another order, and none was set yet: `np.zeros((h, w), order="F")`.
+
+    Whoever counts through them does not leave the memory, and finds no index there.
+    """
+    extent, frame = array.extent, next(iter(program_frames(view)), None)
+    tree = syntax_tree(view.process.snapshot, frame)
+    nbytes = math.prod(array.shape) * (array.element_bytes or 0)
+    is_dense = extent is not None and min(array.strides) > 0 and extent[1] - extent[0] == nbytes
+    if not is_dense or tree is None or frame is None or frame.line is None:
+        return False
+    return is_fresh(tree, array.expression, frame.line)
 
 
 def held_tensor(view: ProcessView, name: str) -> Argument | None:

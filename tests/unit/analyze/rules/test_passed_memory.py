@@ -234,6 +234,13 @@ def test_a_recorded_array_that_is_not_in_a_row_is_named(
     assert ("(line 5: `x = x[::-1]`). Where C is given no strides" in said) == (says is not None)
 
 
+@pytest.mark.parametrize("made", ["np.zeros((40, 30), order='F')", "np.empty_like(other)"])
+def test_a_new_array_in_another_order_is_no_view_with_gaps(made: str, run: Path) -> None:
+    """It has memory for all its elements, and nothing in it yet that could be an index."""
+    assert "not in a row" not in advice(crashed(run, line=f"x = {made}", **array(run, (40, 30), (4, 160))))
+    assert "not in a row" in advice(crashed(run, line=f"x = {made}", **array(run, (40, 30), (8, 320))))
+
+
 def test_a_loop_that_left_the_only_array_before_the_fault_names_it(run: Path) -> None:
     """The look-alike lies behind the fault."""
     end = ARENA[1]

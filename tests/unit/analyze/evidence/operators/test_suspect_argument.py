@@ -48,3 +48,26 @@ def test_address_of_memory_that_was_there_is_no_suspect(
     monkeypatch.setattr(module, "find_operator", lambda view: None)
     heap = Mapping(HANDLE & ~0xFFF, (HANDLE & ~0xFFF) + 0x2_1000, permissions, 0, "[heap]")
     assert (module.suspect_argument(view_of(tmp_path, value, (heap,)), zero=True) is not None) == suspected
+
+
+@pytest.mark.parametrize(("made", "suspected"), [("torch.empty(9)", False), ("torch.load(path)", True)])
+def test_tensor_that_nothing_has_filled_yet_is_no_suspect(
+    made: str, suspected: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It holds what its memory held before, until the function writes there."""
+    view = view_of(tmp_path, 7, ())
+    program = tmp_path / "train.py"
+    program.write_text(f"out = {made}\nlib.pick(points, out)\n", encoding="utf-8")
+    frame = PythonFrame("main", str(program), 2)
+    view.crash.python_stack = (frame,)
+
+    def tensor(name: str, dtype: str, most: int | None) -> Any:
+        item = SimpleNamespace(
+            elements=9, is_integer=most is not None, minimum=0, maximum=most, dtype=dtype, sizes=(9,), dimensions=1
+        )
+        return SimpleNamespace(name=name, item=item)
+
+    tensors = [tensor("points", "float32", None), tensor("out", "int64", 1 << 60)]
+    monkeypatch.setattr(module, "line_tensors", lambda view: tensors)
+    monkeypatch.setattr(module, "find_operator", lambda view: None)
+    assert (module.suspect_argument(view) is not None) == suspected
