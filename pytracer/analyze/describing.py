@@ -22,8 +22,10 @@ from pytracer.analyze.evidence.own_code.counted_bytes import counted_bytes
 from pytracer.analyze.evidence.own_code.differing_layout import differing_layout
 from pytracer.analyze.evidence.own_code.looked_up import looked_up
 from pytracer.analyze.evidence.own_code.native_line import with_native_line
+from pytracer.analyze.evidence.own_code.overfilled import overfilled
 from pytracer.analyze.evidence.own_code.pointer_content import text_in_pointer
 from pytracer.analyze.evidence.own_code.sort_order import sort_order
+from pytracer.analyze.evidence.own_code.text_of_bytes import text_of_bytes
 from pytracer.analyze.evidence.own_code.two_threads import at_once
 from pytracer.analyze.evidence.own_code.unfit_structure import unfit_structure
 from pytracer.analyze.evidence.phrases import access_verb, in_function
@@ -50,6 +52,8 @@ def described(job: JobView, rule: AnyRule, judgement: AnyJudgement, *, is_cause:
         words = _of_looked_up(rule.id, judgement, words)
         words = _of_layout(rule.id, judgement, words)
         words = _of_bytes(rule.id, judgement.views[0], words)
+        words = _of_shown_bytes(rule.id, judgement.views[0], words)
+        words = _of_overfilled(rule.id, judgement.views[0], words)
         words = _of_coordinates(judgement, words)
         words = _while_loading(rule.id, judgement, words)
         words = _at_exit(rule.id, judgement, words)
@@ -237,6 +241,38 @@ def _of_bytes(rule: str, view: ProcessView, words: Description) -> Description:
         names_source=True,
         explained=True,
         behind=Behind.of([found.text], found),
+    )
+
+
+def _of_shown_bytes(rule: str, view: ProcessView, words: Description) -> Description:
+    """With the line that makes the text "b'...'" of bytes, which the failing line passes."""
+    about = rule in (*_OF_ARGUMENTS, "heap-corruption") and not words.explained
+    found = text_of_bytes(view) if about else None
+    if found is None:
+        return words
+    return structs.replace(
+        words,
+        summary=f"{words.summary.removesuffix('.')}; {found.summary}.",
+        evidence=[*words.evidence, found.evidence],
+        advice=found.advice,
+        names_source=True,
+        explained=found.register is not None,
+        behind=Behind.of([], found),
+    )
+
+
+def _of_overfilled(rule: str, view: ProcessView, words: Description) -> Description:
+    """With the buffer that the running function fills beyond the room that it was given."""
+    found = overfilled(view) if rule in (*_OF_ARGUMENTS, "heap-corruption") and not words.explained else None
+    if found is None:
+        return words
+    return structs.replace(
+        words,
+        summary=f"{words.summary.removesuffix('.')}; {found.summary}.",
+        advice=found.advice,
+        names_source=True,
+        explained=found.reached,
+        behind=Behind.of([found.buffer], found),
     )
 
 

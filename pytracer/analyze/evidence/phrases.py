@@ -10,8 +10,11 @@ from msgspec import structs
 from pytracer._text import hex_addr, list_words, origin_phrase, size_words, time_words
 from pytracer.analyze.address_space.description import offset_words
 from pytracer.analyze.evidence.exceptions.telling import telling_words
-from pytracer.analyze.evidence.native.fault_function import fault_function
+from pytracer.analyze.evidence.native.fault_function import fault_function, own_function
 from pytracer.analyze.evidence.own_code.native_bounds import line_before
+from pytracer.analyze.evidence.own_code.own_signature import called_definition
+from pytracer.analyze.evidence.own_code.passed_memory import called_by_ctypes
+from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.naming import name_words, place_words
 from pytracer.analyze.parts import innermost_of_program
 from pytracer.analyze.platform.instruction import disassembler
@@ -50,6 +53,10 @@ def in_function(view: ProcessView) -> str:
     lines = line_before(view) if found.own and found.place is not None else None
     file = (found.place or "").partition(":")[0]
     moved = lines is not None and lines.startswith(f"{file}:")
+    if found.own and found.place is None and own_function(view) is None and called_by_ctypes(view):
+        called = called_definition(view)  # the library is gone, and with it the names
+        below = f", below {called_name(called.call)} ({called.found.place})" if called is not None else ""
+        return f" in {found.words}{below}"
     return f" in {structs.replace(found, place=lines).words if moved else found.words}"
 
 

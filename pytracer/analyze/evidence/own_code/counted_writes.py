@@ -7,22 +7,19 @@ where the function does nothing else with the counter, and no test but of the lo
 from __future__ import annotations
 
 import ast
-import re
 
 import msgspec
 from msgspec.structs import replace
 
-from pytracer._patterns import Pattern
 from pytracer._text import shortened
 from pytracer.analyze.behind import Place
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.lifetime.where_made import place_of
-from pytracer.analyze.evidence.own_code.c_text import closing, declared_name, split, without_comments
-from pytracer.analyze.evidence.own_code.native_bounds import LOOP
+from pytracer.analyze.evidence.own_code.c_counters import counter_writes
+from pytracer.analyze.evidence.own_code.c_text import declared_name, split, without_comments
 from pytracer.analyze.evidence.own_code.own_libraries import OwnCall, OwnLibraries, own_libraries
 from pytracer.analyze.evidence.own_code.own_signature import Definition, own_definition, parameter
 from pytracer.analyze.evidence.own_code.recorded_arrays import RecordedArrays
-from pytracer.analyze.evidence.own_code.short_allocations import statement_end
 from pytracer.analyze.evidence.own_code.short_rooms import ShortRoom, short_room
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
@@ -36,12 +33,6 @@ from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import PythonFrame
 
-_WRITE = Pattern(r"(?<![\w.>])(?P<name>\w+)\s*\[\s*(?P<counter>\w+)\s*\+\+\s*\]\s*=(?!=)")
-_FOR, _OTHER_LOOPS = Pattern(r"\bfor\s*\("), Pattern(r"\b(?:while|do|goto|static)\b")
-_IF, _TESTS = Pattern(r"\bif\s*\("), Pattern(r"\b(?:if|while|assert)\s*\(")
-_LEAVES, _SWITCHES = Pattern(r"\b(?:break|continue|return|goto|exit|abort)\b"), Pattern(r"\b(?:switch|longjmp|throw)\b")
-_AND_OR = Pattern(r"&&|\|\|")
-_EMPTY = r"!\s*{0}|{0}\s*(?:<=?|==|>)\s*[01]"  # no limit: `n <= 0`
 _QUOTED = 60
 
 
@@ -169,17 +160,12 @@ def _of(
 ) -> CountedWrite | None:
     """The first such write into what the call passes."""
     text = without_comments(found.body)
-    for match in _WRITE.finditer(text):
-        name, counter, loop = match["name"], match["counter"], _loop(text, match.start())
-        bound = loop["bound"].strip() if loop is not None else None
-        if loop is None or name not in passed or bound not in passed:
-            continue
-        if _is_used(text, counter) or _is_limited(text, bound) or _may_end(text, loop, match.start()):
-            continue
+    for write in counter_writes(text, passed):
+        name, bound = write.name, write.bound
         held = [item for item in call.passes if item in bare_names(passed[name])]
         if len(held) != 1 or buffer not in (None, held[0]):
             continue
-        number = text.count("\n", 0, match.start())
+        number = text.count("\n", 0, write.start)
         whole, count = found.body.splitlines()[number].strip(), passed[bound]
         return CountedWrite(
             call,
@@ -199,78 +185,3 @@ def _of(
 
 def _at(call: OwnCall, line: int) -> PythonFrame:
     return PythonFrame(function=call.at.function, file=call.at.file, line=line)
-
-
-def _loop(text: str, place: int) -> re.Match[str] | None:
-    """The only loop around a place, which counts from 0: `for (int i = 0; i < n; i++)`."""
-    if _OTHER_LOOPS.search(text, 0, place) is not None:
-        return None
-    around = [match for match in LOOP.finditer(text, 0, place) if _spans(text, match, place)]
-    if len(around) != 1 or len(_FOR.findall(text, 0, place)) != len(LOOP.findall(text, 0, place)):
-        return None
-    loop = around[0]
-    return loop if loop["how"] == "<" and loop["start"].strip() == "0" else None
-
-
-def _spans(text: str, loop: re.Match[str], place: int) -> bool:
-    """Whether a place is in the body of a loop: a block, or one statement."""
-    head = closing(text, text.index("(", loop.start()))
-    if head is None:
-        return False
-    return head < place <= statement_end(text, head + 1)
-
-
-def _is_used(text: str, counter: str) -> bool:
-    """Whether more is done with the counter than to start it, count by it, and give it back: that may be a limit."""
-    own = rf"(?<![\w.>]){re.escape(counter)}\b"
-    plain = (
-        rf"\b\w+\s+{own}\s*(?:=\s*0)?\s*[;,]", rf",\s*{own}\s*=\s*0\s*[;,]", rf"[;{{}}]\s*{own}\s*=\s*0\s*;",
-        rf"\[\s*{own}\s*\+\+\s*\]\s*=(?!=)", rf"[\w\])]\s*=\s*{own}\s*;", rf"\breturn\s+{own}\s*;",
-    )  # fmt: skip
-    known = {place for kind in plain for match in re.finditer(kind, text) for place in range(*match.span())}
-    places = [match.start() for match in re.finditer(own, text)]
-    starts = len(re.findall(rf"{own}\s*=(?!=)", text))
-    return starts > 1 or any(place not in known for place in places)
-
-
-def _is_limited(text: str, bound: str) -> bool:
-    """Whether the function changes how far the loop goes, or tests that: `if (n > MAX) n = MAX;`."""
-    own = rf"(?<![\w.>]){re.escape(bound)}\b"
-    if re.search(rf"{own}\s*(?:[-+*/%&|^]|<<|>>)?=(?!=)|{own}\s*(?:\+\+|--)|(?:\+\+|--|&)\s*{own}", text) is not None:
-        return True
-    tests = (item for match in _TESTS.finditer(text) if (item := _condition(text, match)) is not None)
-    return any(re.search(own, test) and not re.fullmatch(_EMPTY.format(own), test.strip()) for test in tests)
-
-
-def _may_end(text: str, loop: re.Match[str], place: int) -> bool:
-    """Whether a test in the loop that may be of anything but its data decides about the write."""
-    head = closing(text, text.index("(", loop.start())) or loop.end()
-    end = statement_end(text, head + 1)
-    body = text[head:end]
-    if "?" in body or _SWITCHES.search(body) is not None:
-        return True
-    for match in _IF.finditer(text, head, end):
-        test, after = _condition(text, match), closing(text, text.index("(", match.start()))
-        if test is None or after is None:
-            return True
-        last = statement_end(text, after + 1)
-        decides = after < place <= last or _LEAVES.search(text, after, last) is not None
-        other = text[last:].lstrip(" \n\t;}").startswith("else")
-        if (decides or other) and not all(_is_data(body, part, loop["name"]) for part in _AND_OR.split(test)):
-            return True
-    return False
-
-
-def _condition(text: str, test: re.Match[str]) -> str | None:
-    start = text.index("(", test.start())
-    end = closing(text, start)
-    return text[start + 1 : end] if end is not None else None
-
-
-def _is_data(body: str, part: str, name: str) -> bool:
-    """Whether a test is of an element by the loop's variable, or of what a line of the loop made of one."""
-    if "++" in part or "--" in part or re.search(r"(?<![=!<>])=(?!=)", part) is not None:
-        return False
-    element = rf"\w\s*\[[^\]]*\b{re.escape(name)}\b"
-    made = re.findall(rf"\b(\w+)\s*=\s*[^;=]*{element}[^;]*;", body)
-    return re.search(element, part) is not None or any(re.search(rf"\b{one}\b", part) for one in made)

@@ -6,6 +6,7 @@ checks, unlike data_ptr<T>().
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -18,7 +19,10 @@ from pytracer.analyze.evidence.native.fault_function import is_own_frame
 from pytracer.analyze.evidence.own_code.c_text import closing, declared_name, split
 from pytracer.analyze.evidence.own_code.own_libraries import is_own_path
 from pytracer.analyze.evidence.own_code.program_text import program_sources
-from pytracer.analyze.evidence.own_code.source_files import Source, source_levels
+from pytracer.analyze.evidence.own_code.source_files import Source, source_levels, sources_before
+from pytracer.analyze.evidence.slicing.slice import Slice
+from pytracer.analyze.evidence.slicing.spots import Spot
+from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import NativeFrame
 
@@ -90,6 +94,22 @@ def own_definition(view: ProcessView, function: str) -> Definition | None:
     return None
 
 
+class CalledDefinition(msgspec.Struct, frozen=True):
+    """The source of the native function that a call of the program's innermost line calls, by its name."""
+
+    call: ast.Call
+    spot: Spot
+    found: Definition
+
+
+def called_definition(view: ProcessView) -> CalledDefinition | None:
+    """None where the line calls none that a source of the program has, or more than one."""
+    spot = Slice(view.process.snapshot, program_frames(view)).spot(0)
+    calls = {name: item for item in calls_on(spot.tree, spot.line) if (name := called_name(item))} if spot else {}
+    found = [(item, made) for name, item in calls.items() if (made := own_definition(view, name)) is not None]
+    return CalledDefinition(found[0][0], spot, found[0][1]) if len(found) == 1 and spot is not None else None
+
+
 def libraries_and_folders(view: ProcessView) -> tuple[list[str], list[str]]:
     """The program's own libraries that were loaded at the crash, and the folders of its Python files."""
     crash = view.crash
@@ -102,8 +122,13 @@ def libraries_and_folders(view: ProcessView) -> tuple[list[str], list[str]]:
 
 
 def levels_of(view: ProcessView, libraries: list[str], folders: list[str]) -> Iterator[list[Source]]:
-    """The sources of these libraries, the surest first, and at last the C that the program itself has as text."""
+    """The sources of these libraries, the surest first, and at last the C that the program itself has as text.
+
+    Where all of them are gone, as with a temporary folder, what lies beside the program and is older than its process.
+    """
     yield from source_levels(libraries, folders)
+    if libraries and not any(map(os.path.isfile, libraries)):
+        yield sources_before(view.process.snapshot.created_wall_ns, folders)
     yield program_sources(view, libraries)
 
 

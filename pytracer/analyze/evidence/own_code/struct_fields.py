@@ -7,6 +7,7 @@ Both align each field to its type (the x86-64 and aarch64 ABIs), and to `_pack_`
 from __future__ import annotations
 
 import ast
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -42,7 +43,13 @@ _NAME_BEHIND = Pattern(r"\s*(\w+)\s*;")
 _ALIAS = Pattern(r"\btypedef\s+(?P<type>[\w\s]+?(?:\s*\*)*)\s*\b(?P<name>\w+)\s*;")
 _FUNCTION_TYPE = Pattern(r"\btypedef\s+[\w\s*]+\(\s*\*\s*(?P<name>\w+)\s*\)\s*\(")
 _FUNCTION_FIELD = Pattern(r"^[\w\s*]+\(\s*\*\s*(?P<name>\w+)\s*\)\s*\(")
-_FIELD = Pattern(r"^(?P<stars>[\s*]*)(?P<name>\w+)\s*(?:\[\s*(?P<count>\d+)\s*\])?$")
+_FIELD = Pattern(r"^(?P<stars>[\s*]*)(?P<name>\w+)\s*(?P<counts>(?:\[\s*\d+\s*\]\s*)*)$")
+_NAMED_SIZE = Pattern(r"\[\s*(?P<name>[A-Za-z_]\w*)\s*\]")
+_SIZE = Pattern(
+    r"(?:^[ \t]*#[ \t]*define[ \t]+(?P<macro>\w+)[ \t]+\(?|\bconst(?:expr)?\s+(?:[\w:]+\s+)+(?P<constant>\w+)\s*=\s*"
+    r"|\benum\s*\{\s*(?P<item>\w+)\s*=\s*)(?P<number>\d+)[uUlL]*\)?\s*(?=[;}\n]|$)",
+    re.M,
+)
 _QUALIFIERS = Pattern(r"\b(const|volatile|restrict|struct|enum)\b")
 _NOT_PLAIN = Pattern(r"#|__attribute__|\bunion\b|\{|:")
 
@@ -57,6 +64,7 @@ class Field(msgspec.Struct, frozen=True):
     function: bool = False
     type: str = ""
     align: int = 1  # of its type
+    count: int | None = None  # of the elements of an array, along its first dimension
 
 
 class Structure(msgspec.Struct, frozen=True):
@@ -87,6 +95,7 @@ class FieldType(msgspec.Struct, frozen=True):
     align: int
     pointer: bool = False
     function: bool = False
+    count: int | None = None
 
 
 def _aligned(offset: int, align: int) -> int:
@@ -102,7 +111,7 @@ def laid_out(
     for field, kind, text in parts:
         align = min(kind.align, pack or kind.align)
         start = _aligned(end, align)
-        fields.append(Field(field, start, kind.nbytes, kind.pointer, kind.function, text, kind.align))
+        fields.append(Field(field, start, kind.nbytes, kind.pointer, kind.function, text, kind.align, kind.count))
         end, largest = start + kind.nbytes, max(largest, align)
     return Structure(name, line, tuple(fields), place, largest, pack)
 
@@ -197,7 +206,7 @@ def _of_c(field: Field) -> str | None:
 
 def c_structures(text: str, file: str, first: int = 1) -> Iterator[Structure]:
     """Those of a source file. `first`: the number of its first line; `file`: its name, where it is another file."""
-    plain = without_comments(text)
+    plain = with_numbers(without_comments(text))
     if "#pragma pack" in plain:
         return
     known = {name: FieldType(size, size) for name, size in _C_BYTES.items()}
@@ -220,6 +229,20 @@ def c_structures(text: str, file: str, first: int = 1) -> Iterator[Structure]:
             found = laid_out(name, line, f"{file}:{line}" if file else f"line {line}", parts, pack)
             known |= dict.fromkeys(filter(None, (name, match["tag"])), FieldType(found.nbytes, found.align))
             yield found
+
+
+def named_sizes(text: str) -> dict[str, int]:
+    """The numbers that a file gives names: by #define, as a constant, or alone in an enum."""
+    found: dict[str, set[int]] = {}
+    for match in _SIZE.finditer(text):
+        found.setdefault(match["macro"] or match["constant"] or match["item"], set()).add(int(match["number"]))
+    return {name: numbers.pop() for name, numbers in found.items() if len(numbers) == 1}
+
+
+def with_numbers(text: str) -> str:
+    """With the numbers of array sizes in place of their names, where the file gives them."""
+    sizes = named_sizes(text)
+    return _NAMED_SIZE.sub(lambda match: f"[{sizes.get(match['name'], match['name'])}]", text)
 
 
 def _pointer(*, function: bool = False) -> FieldType:
@@ -252,14 +275,14 @@ def _c_fields(body: str, known: Mapping[str, FieldType]) -> list[tuple[str, Fiel
             kind = _c_type(head["type"] + ("*" if field is not None and "*" in field["stars"] else ""), known)
             if field is None or kind is None:
                 return None
-            count = int(field["count"] or 1)
+            counts = [int(item) for item in re.findall(r"\d+", field["counts"])]
             text = f"{head['type']}{' *' if '*' in field['stars'] else ''}"
-            found.append((field["name"], _times(kind, count), " ".join(text.split())))
+            found.append((field["name"], _times(kind, counts), " ".join(text.split())))
     return found
 
 
-def _times(kind: FieldType, count: int) -> FieldType:
-    return kind if count == 1 else FieldType(kind.nbytes * count, kind.align)
+def _times(kind: FieldType, counts: Sequence[int]) -> FieldType:
+    return FieldType(kind.nbytes * math.prod(counts), kind.align, count=counts[0]) if counts else kind
 
 
 # ---- ctypes
@@ -331,7 +354,7 @@ def _ctypes_type(node: ast.expr, known: Mapping[str, FieldType]) -> FieldType | 
         return _pointer()
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) and isinstance(node.right, ast.Constant):
         kind, count = _ctypes_type(node.left, known), node.right.value
-        return _times(kind, count) if kind is not None and type(count) is int and count > 0 else None
+        return _times(kind, [count]) if kind is not None and type(count) is int and count > 0 else None
     return None
 
 

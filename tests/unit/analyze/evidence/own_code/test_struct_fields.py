@@ -142,3 +142,26 @@ def test_pack_of_a_class_limits_how_its_fields_are_aligned(pack: int) -> None:
         (name, getattr(own, name).offset) for name, _ in fields
     ]
     assert found.nbytes == ctypes.sizeof(own)
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        "#define MOST 6000\n",
+        "#define MOST (6000) /* all */\n",
+        "enum { MOST = 6000 };\n",
+        "const int MOST = 6000;\n",
+    ],
+)
+def test_size_of_an_array_may_have_a_name(named: str) -> None:
+    """And an array may have several dimensions, of which the first one is counted."""
+    text = named + "typedef struct { float road[MOST][4]; int used; } world_t;\n"
+    found = next(c_structures(text, "world.h"))
+    assert [(item.name, item.offset, item.nbytes, item.count) for item in found.fields] == [
+        ("road", 0, 96000, 6000),
+        ("used", 96000, 4, None),
+    ]
+
+
+def test_size_with_an_unknown_name_leaves_the_layout_unknown() -> None:
+    assert [*c_structures("typedef struct { float road[MOST]; int used; } world_t;\n", "world.h")] == []
