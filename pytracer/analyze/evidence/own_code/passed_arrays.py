@@ -105,8 +105,9 @@ class PassedArrays:
         return (without_ctype(given), spot) if given is not None and spot is not None else None
 
     def _given(self, call: ast.Call, parameter: str, place: int) -> ast.expr | None:
-        if any(isinstance(item, ast.Starred) for item in call.args[: place + 1]):
-            return None
+        starred = [n for n, item in enumerate(call.args[: place + 1]) if isinstance(item, ast.Starred)]
+        if starred:
+            return _unpacked(call, starred[0], place)
         given = keyword_value(call, parameter)
         return call.args[place] if given is None and place < len(call.args) else given
 
@@ -267,6 +268,15 @@ class PassedArrays:
         text = " ".join((line_text(self._view.process.snapshot, at) or "").split())
         place = place_of(self._view, at.file, at.line)
         return f"{place} (`{shortened(text, _QUOTED)}`)" if text else place
+
+
+def _unpacked(call: ast.Call, first: int, place: int) -> ast.expr | None:
+    """`dist.shape[1]` of `f(dist, *dist.shape)`: of what is unpacked last."""
+    given = call.args[first]
+    shape = given.value if isinstance(given, ast.Starred) and first == len(call.args) - 1 else None
+    if not isinstance(shape, ast.Attribute) or shape.attr != "shape":
+        return None
+    return ast.copy_location(ast.Subscript(shape, ast.Constant(place - first), ast.Load()), given)
 
 
 def _holds(dtype: str | None, tensor: PassedArray) -> bool:

@@ -20,6 +20,7 @@ from pytracer.analyze.evidence.wild.ended_memory import ended_memory
 from pytracer.analyze.evidence.wild.expanded_argument import expanded_argument
 from pytracer.analyze.evidence.wild.explanation import Explanation
 from pytracer.analyze.evidence.wild.far_index import far_index
+from pytracer.analyze.evidence.wild.fixed_array import fixed_array
 from pytracer.analyze.evidence.wild.float_index import float_index
 from pytracer.analyze.evidence.wild.freed_argument import freed_argument
 from pytracer.analyze.evidence.wild.freed_callback import freed_callback
@@ -30,6 +31,7 @@ from pytracer.analyze.evidence.wild.misread_elements import misread_elements
 from pytracer.analyze.evidence.wild.misread_floats import misread_floats
 from pytracer.analyze.evidence.wild.overwritten_global import overwritten_global
 from pytracer.analyze.evidence.wild.second_owner import second_owner
+from pytracer.analyze.evidence.wild.short_vector import short_vector
 from pytracer.analyze.evidence.wild.small_argument import small_argument
 from pytracer.analyze.evidence.wild.sparse_index import sparse_index
 from pytracer.analyze.evidence.wild.stored_objects import stored_objects
@@ -98,6 +100,8 @@ _FINDERS: tuple[Callable[[ProcessView], Explanation | None], ...] = (
     truncated_address,
     cut_argument,
     missing_memory,
+    fixed_array,
+    short_vector,
     ended_field,
     second_owner,
     freed_argument,

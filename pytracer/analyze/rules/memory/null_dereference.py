@@ -89,6 +89,7 @@ from pytracer.analyze.evidence.own_code.released_gil import (
     caller_without_gil,
 )
 from pytracer.analyze.evidence.own_code.unchecked_allocation import unchecked_allocation
+from pytracer.analyze.evidence.own_code.vector_bounds import vector_bounds
 from pytracer.analyze.evidence.phrases import (
     collective_evidence,
     fault_evidence,
@@ -144,7 +145,7 @@ class NullDereference(MemoryFaultRule[_Null]):
     def judge(self, view: ProcessView) -> Judgement[_Null] | None:
         """See MemoryFaultRule."""
         confidence = null_confidence(view)
-        if confidence is None or is_unfit(view) or is_freed_code(view):
+        if confidence is None or is_unfit(view) or is_freed_code(view) or vector_bounds(view) is not None:
             return None
         operator = find_operator(view)
         with_tensors = operator is not None or (view.function or "").startswith(_IN_TORCH) or _by_torch_ops(view)

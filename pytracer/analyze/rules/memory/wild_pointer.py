@@ -69,6 +69,16 @@ the address was passed as an int. A small number that a function called by ctype
 declaration in Python does not fit; where a field of a ctypes.Structure lies where the C struct has that pointer, both
 are named. A small number that was called is no null pointer, either: nothing is added to the address of a function.
 
+Where the program's own native line uses an array of a fixed size in a structure whose address Python has, the address
+gives the index: the class is out-of-bounds, *certain* where a register has the address of the structure, else *likely*.
+The counter that lies right behind the array is named where it is the index. So it is, as *likely*, where a loop of C++
+counts by one container and indexes another one: by both lengths, as the line passes them, or, with one of them, by the
+bounds of the container on the stack and a register that points behind it; *certain* with all of these.
+
+A buffer that the function which the line calls by ctypes fills by an unchecked counter, and that has room for fewer
+elements than it goes through, is named as what may have been left before, and the line that makes the text "b'...'" of
+bytes where the function takes a text for data.
+
 A global variable that held the pointer, and that another library of the program defines by the same name as another
 one, is named with what writes it there: with RTLD_GLOBAL, or where one library needs the other, both are one variable.
 
@@ -107,6 +117,7 @@ from pytracer.analyze.evidence.lifetime.unmapping import unmapping_of
 from pytracer.analyze.evidence.native.jumps import Jump, wild_jump
 from pytracer.analyze.evidence.native.native_stack import below_function
 from pytracer.analyze.evidence.own_code.dropped_handle import dropped_handle
+from pytracer.analyze.evidence.own_code.vector_bounds import vector_bounds
 from pytracer.analyze.evidence.phrases import (
     access_verb,
     collective_evidence,
@@ -218,6 +229,8 @@ def _is_wild(view: ProcessView) -> bool:
         return False
     if place.kind in ("null", "near-null", "file-mapping", "heap") and is_freed_code(view):
         return True
+    if place.kind in ("null", "near-null") and vector_bounds(view) is not None:
+        return True  # what lies behind the container was 0
     if null_confidence(view) is not None:
         return False
     if place.kind in ("null", "near-null") or null_sibling(view) is not None:
