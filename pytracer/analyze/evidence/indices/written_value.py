@@ -14,8 +14,11 @@ from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.lifetime.where_made import made_words, place_of
 from pytracer.analyze.evidence.slicing.bindings import only_global
 from pytracer.analyze.evidence.slicing.files import program_files
+from pytracer.analyze.evidence.slicing.slice import Slice
+from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
+from pytracer.analyze.evidence.syntax.scopes import scope_of
 from pytracer.analyze.tensors.source_lines import line_text
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import PythonFrame
@@ -43,11 +46,12 @@ def written_value(view: ProcessView, value: int) -> str | None:
     frames = program_frames(view)
     if 0 <= value < _LEAST:
         return None
+    back = Slice(view.process.snapshot, frames)
     found = {
         (file, line)
         for file, tree in program_files(view.process.snapshot, frames).items()
         for line, node in _written(tree)
-        if constant(node, tree) == value
+        if value in (constant(node, tree), _followed(back, file, tree, line, node))
     }
     if len(found) != 1:
         return None
@@ -57,6 +61,14 @@ def written_value(view: ProcessView, value: int) -> str | None:
         f"{_capital(place_of(view, file, line))} (`{text}`) writes {value}: leave such elements out, or replace them, "
         "before they are used as indices."
     )
+
+
+def _followed(back: Slice, file: str, tree: ast.Module, line: int, node: ast.AST) -> int | None:
+    """The number of an attribute: `-100` of `self.label_pad`, by the constructor and its default."""
+    if not isinstance(node, ast.Attribute):
+        return None
+    made = back.made(node, Spot(file, tree, scope_of(tree, line), line), calls=False)
+    return constant(made.node, made.spot.tree) if made.node is not node else None
 
 
 def _capital(text: str) -> str:

@@ -21,6 +21,10 @@ the program keeps files open, that one.
 An exception that leaves a std::thread of the program's library ends the process, whatever a `try` around join() would
 catch: the function that was in join() is named, with the line of Python that called it.
 
+Where a test before the throw, or the assertion itself, compares a variable with a number, and the source leads that
+variable back to an array that the line passes, the number that is refused is named, if memory or what was recorded of a
+tensor has it, with the line of the program that writes it, such as -100 for padding.
+
 What to do: read the message; the native stack names who called abort(). "terminate called without an active
 exception" means that a std::thread was destroyed before it was joined, or that a thread was ended while the
 interpreter shut down: which of them, the stack tells. The thread is named where the source of the program's library has
@@ -73,6 +77,7 @@ from pytracer.analyze.evidence.own_code.borrowed_return import borrowed_return
 from pytracer.analyze.evidence.own_code.checked_write import checked_write
 from pytracer.analyze.evidence.own_code.ended_statics import ended_static
 from pytracer.analyze.evidence.own_code.negative_strides import negative_strides
+from pytracer.analyze.evidence.own_code.refused_number import refused_number
 from pytracer.analyze.evidence.own_code.throwing_destructor import throwing_destructor
 from pytracer.analyze.evidence.own_code.uncaught import (
     below_line,
@@ -112,6 +117,7 @@ class _Way(msgspec.Struct, frozen=True):
     quotes_exception: bool = False
     by_facts: bool = False
     uncaught: bool = False
+    is_check: bool = False  # an assertion of C
     behind: Behind | None = None
 
 
@@ -219,9 +225,11 @@ class Abort:
         smashed = smashed_advice(view) if way is _STACK else None
         thrown = into_ctypes(view) or on_own_thread(view) if way.uncaught else None
         length = absurd_length(view) if way.uncaught else None
+        refused = refused_number(view) if way.uncaught or way.is_check else None
         general = (
             smashed
             or (length.advice if length is not None else None)
+            or (refused.advice if refused is not None else None)
             or range_advice(view)
             or of_script(view)
             or thrown
@@ -230,7 +238,7 @@ class Abort:
             or way.advice.replace("{function}", caller or _OWN)
         )
         below = below_words(view, caller) if caller and caller != way.function else ""
-        below += f": {length.summary}" if length is not None else ""
+        below += f": {length.summary}" if length is not None else f": {refused.summary}" if refused is not None else ""
         borrowed = borrowed_return(view)
         if borrowed is not None:
             below = f": {borrowed.summary}"
@@ -260,8 +268,12 @@ class Abort:
                 "what() of the exception" if way is _EXCEPTION and cpp_exception(view) is None else None,
             ],
             way.quotes_exception,
-            explained=borrowed is not None or way.by_facts,
-            behind=Behind.of([], length) if length is not None else way.behind,
+            explained=borrowed is not None or way.by_facts or refused is not None,
+            behind=Behind.of([], length)
+            if length is not None
+            else Behind.of([], refused)
+            if refused is not None
+            else way.behind,
         )
 
 
@@ -282,7 +294,12 @@ def _way(job: JobView, view: ProcessView) -> _Way:
     if assertion is not None:
         function = function_words(assertion.function) if assertion.function else None
         text = f"assertion `{message_words(assertion.text)}` failed at {assertion.file}:{assertion.line}"
-        return _Way(text + (f" in {function}" if function else ""), _assertion_advice(view, assertion.text), function)
+        return _Way(
+            text + (f" in {function}" if function else ""),
+            _assertion_advice(view, assertion.text),
+            function,
+            is_check=True,
+        )
     names = functions(view)
     certain = next((way for part, way in _CERTAIN_FUNCTIONS if any(part in name for name in names)), None)
     if certain is not None:
