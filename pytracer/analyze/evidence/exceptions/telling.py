@@ -18,6 +18,7 @@ _TORCHSCRIPT = "The following operation failed in the TorchScript interpreter"
 _INNER = Pattern(r"^(?:\w+\.)*\w*(?:Error|Exception): (?!The following operation failed)(.+)", re.MULTILINE)
 _NOISE = Pattern(
     r"^\[enforce fail at [\w./]+:\d+\] [^.]{0,40}\. "  # of torch's allocator
+    r"|^(?:\[rank\d+\]:)?\[[FEWI]\d{4} [\d:.]+ (?:\d+ )?[\w./]+\.\w+:\d+\] "  # of a line of torch's log
     r"|^Consider annotating your code using torch\._check\*\(\)\. | \(unhinted: [^\n]*$"  # of torch.compile
     r"| in: /\S+?\.(?:cpp|cu|h):\d+(?=,)| For (?:more|further) information, [^\n]*"
     r"|(?: because of the following error)? \(look up to see its traceback\)",

@@ -67,6 +67,7 @@ from pytracer.analyze.evidence.failing.processes.sharded import (
 from pytracer.analyze.evidence.failing.processes.sized_by_values import sized_by_values
 from pytracer.analyze.evidence.failing.processes.start_methods import fixed_start_method, other_start_method
 from pytracer.analyze.evidence.failing.processes.to_itself import itself_behind, itself_subject, message_to_itself
+from pytracer.analyze.evidence.failing.processes.uneven_shares import uneven_share, uneven_subject
 from pytracer.analyze.evidence.failing.processes.unprepared_reducers import (
     unprepared_behind,
     unprepared_reducer,
@@ -118,6 +119,7 @@ from pytracer.analyze.evidence.failing.tensors.dtypes import types_that_differ
 from pytracer.analyze.evidence.failing.tensors.equations import unequal_letters
 from pytracer.analyze.evidence.failing.tensors.expected import expected_size
 from pytracer.analyze.evidence.failing.tensors.expected_dimension import unexpected_dimension
+from pytracer.analyze.evidence.failing.tensors.first_rows import first_row
 from pytracer.analyze.evidence.failing.tensors.in_place_types import cannot_hold
 from pytracer.analyze.evidence.failing.tensors.index_ranges import index_of_list
 from pytracer.analyze.evidence.failing.tensors.index_types import floating_index
@@ -201,6 +203,7 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
     message_to_itself,
     no_object_list,
     gathered_sizes,
+    uneven_share,
     mesh_too_large,
     differing_model,
     made_by_one,
@@ -224,6 +227,7 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
     missing_forward,
     cannot_hold,
     written_tensor,
+    first_row,
     unexpected_dimension,
     skipped_call,
     shared_file,
@@ -345,6 +349,7 @@ _SUBJECTS = (
     unreturned_subject,
     freed_weight_subject,
     model_subject,
+    uneven_subject,
     text_subject,
     skipped_subject,
     copied_subject,

@@ -16,10 +16,10 @@ from pytracer.analyze.evidence.failing.tensors.loss_shapes import (
     unfit_gradient,
     unlike_target,
 )
+from pytracer.analyze.evidence.failing.tensors.mask_shapes import unfit_array_mask, unfit_mask
 from pytracer.analyze.evidence.failing.tensors.operand_shapes import unequal_operands, unfit_expand, unfit_matrices
 from pytracer.analyze.evidence.failing.tensors.tensor_shapes import (
     out_of_order,
-    unfit_mask,
     unfit_values,
     unfit_view,
     without_dimension,
@@ -43,6 +43,7 @@ _STACK = Pattern(
 _RANGE = Pattern(r"index out of range in self|INDICES element is out of DATA bounds|Target (-?\d+) is out of bounds")
 _INDEX = Pattern(r"index (-?\d+) is out of bounds for (?:dimension|axis) (\d+) with size (\d+)")
 _MASK = Pattern(r"mask (\[[\d, ]*\]) at index \d+ does not match the shape of the indexed tensor (\[[\d, ]*\])")
+_ARRAY_MASK = Pattern(r"boolean index did not match indexed array")
 _GRADIENT = Pattern(
     r"Mismatch in shape: grad_output\[(\d+)\] has a shape of torch\.Size\((\[[\d, ]*\])\) "
     r"and output\[\d+\] has a shape of torch\.Size\((\[[\d, ]*\])\)"
@@ -77,6 +78,7 @@ _EXPLAINED: tuple[tuple[Pattern, Callable[[FailingLine, re.Match[str]], str | No
     (_RANGE, row_beyond),
     (_INDEX, index_beyond),
     (_MASK, unfit_mask),
+    (_ARRAY_MASK, unfit_array_mask),
     (_GRADIENT, unfit_gradient),
     (_ASSIGNED, unfit_values),
     (_NO_DIMENSION, without_dimension),

@@ -179,15 +179,3 @@ def out_of_order(at: FailingLine) -> str | None:
                 f"`.reshape({asked})` in place of `.view({asked})`, which copies where it must."
             )
     return None
-
-
-def unfit_mask(at: FailingLine, found: re.Match[str]) -> str | None:
-    """`table[mask]`."""
-    node = at.only(ast.Subscript)
-    if node is None:
-        return None
-    table, mask = source(node.value), source(node.slice)
-    return (
-        f"The mask `{mask}` {found[1]}{at.came(variable(node.slice) or '')} was not made for `{table}` {found[2]}"
-        f"{at.came(variable(node.value) or '')}: make it of the same tensor, before or after both are filtered."
-    )
