@@ -176,6 +176,7 @@ from pytracer.analyze.evidence.failing.usage.taken_names import taken_name
 from pytracer.analyze.evidence.failing.usage.told_lines import told_line, told_subject, traced_container
 from pytracer.analyze.evidence.failing.usage.traced_sizes import traced_size, traced_subject
 from pytracer.analyze.evidence.failing.usage.uncalled_classes import class_with_tensors
+from pytracer.analyze.evidence.failing.usage.unchanged_values import unchanged_number
 from pytracer.analyze.evidence.failing.usage.unloaded_libraries import torch_not_imported
 from pytracer.analyze.evidence.failing.usage.unmade_errors import unmade_error_here, unmade_here_subject
 from pytracer.analyze.evidence.failing.usage.unpacked import values_to_unpack
@@ -196,6 +197,7 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
     daemonic,
     bypassed_forward,
     unreturned_loss,
+    unchanged_number,
     freed_weight,
     mixed_operands,
     sized_by_values,

@@ -1,4 +1,4 @@
-"""A tensor whose rows the ranks cannot share evenly: reduce_scatter_tensor(), all_gather_into_tensor() of `rows // N`."""
+"""A tensor whose rows the ranks cannot share evenly: reduce_scatter_tensor(), all_gather_into_tensor() of a part."""
 
 from __future__ import annotations
 

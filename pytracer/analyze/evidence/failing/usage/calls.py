@@ -9,6 +9,7 @@ from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.processes.handlers import failed_tries, head_of_handler
 from pytracer.analyze.evidence.failing.usage.emptied import is_empty
+from pytracer.analyze.evidence.failing.usage.empty_rounds import set_by_no_round
 from pytracer.analyze.evidence.failing.usage.liveness import asks_for_worker
 from pytracer.analyze.evidence.failing.usage.missed_lines import missed
 from pytracer.analyze.evidence.failing.usage.settings import whence
@@ -111,6 +112,9 @@ def unset_name(at: FailingLine) -> str | None:
     if len([item for item in bound if item < at.line]) > 1:
         return None
     line = min(bound)
+    unrun = set_by_no_round(at, name, line)
+    if unrun is not None:
+        return unrun
     around = [
         item
         for item in own_nodes(at.scope)
@@ -121,9 +125,23 @@ def unset_name(at: FailingLine) -> str | None:
         return None
     spot = at.slice.spot(0)
     why = missed(at, spot, line, unset=True) if spot is not None else None
+    by_rank = _left_to_one_rank(at, name, around[0], line) if len(around) == 1 else None
+    if by_rank is not None:
+        return by_rank
     words = why.words if why is not None else _not_run(at, around[0])
     advice = (why.advice if why is not None else None) or "Set it before, and handle that case."
     return f"`{name}` is set only at {at.here(line)}, and {words}. {advice}"
+
+
+def _left_to_one_rank(at: FailingLine, name: str, item: ast.stmt, line: int) -> str | None:
+    """Of a line below `if rank == 0:` that another rank did not come by."""
+    below = isinstance(item, ast.If) and not (item.orelse and item.orelse[0].lineno <= line)
+    if not isinstance(item, ast.If) or not below or is_for_one_rank(item.test) is not True:
+        return None
+    return (
+        f"`{name}` is set only at {at.here(line)}, below `if {source(item.test)}` ({at.here(item.lineno)}), which did "
+        f"not hold on this rank. Set it on every rank, outside of that `if`, or use it on that rank only."
+    )
 
 
 def _not_run(at: FailingLine, item: ast.stmt) -> str:

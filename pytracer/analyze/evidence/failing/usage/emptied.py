@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.recorded import shape_of
+from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind, lines_that_fill
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.loops import loops_of
@@ -41,6 +42,7 @@ _KEEPS_OWN |= {"abs", "exp", "log", "sqrt", "squeeze", "unsqueeze"}
 _ELEMENTWISE = (ast.Add, ast.Mult, ast.Div, ast.Pow)
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _HOPS = 3
+_MOST_LOOPS, _MOST_WAYS = 2, 3
 
 
 def is_empty(value: str | None) -> bool:
@@ -193,18 +195,42 @@ def emptied_attribute(at: FailingLine, owner: ast.ClassDef, name: str, hops: int
     sets = _sets(method, name)
     if len(sets) != 1:
         return None
-    fills = [line for line in lines_that_fill(method, name) if line != sets[-1].lineno]
-    if len(fills) == 1 and _is_empty_literal(sets[-1].value):
-        return never_filled(at, method, name, sets[-1].lineno, fills[0])
-    return _by_expression(at, method, sets[-1].value, sets[-1].lineno, hops)
+    line, value = sets[0]
+    fills = [item for item in lines_that_fill(method, name) if item != line]
+    if len(fills) == 1 and _is_empty_literal(value):
+        return never_filled(at, method, name, line, fills[0])
+    return _by_expression(at, method, value, line, hops)
 
 
-def _sets(method: ast.AST, name: str) -> list[ast.Assign]:
-    return [
-        item
-        for item in own_nodes(method)
-        if isinstance(item, ast.Assign) and any(variable(target) == name for target in item.targets)
-    ]
+def counted_by_len(owner: ast.ClassDef) -> str | None:
+    """`self.paths` of `return len(self.paths)`."""
+    method = next((item for item in owner.body if getattr(item, "name", "") == "__len__"), None)
+    for item in nodes_of(method) if method is not None else ():
+        counted = counted_in(item.value) if isinstance(item, ast.Return) and item.value is not None else None
+        name = variable(counted) if counted is not None else None
+        if name is not None and name.startswith("self."):
+            return name
+    return None
+
+
+def counted_in(node: ast.AST) -> ast.AST | None:
+    """`x` of `len(x)`."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "len" and len(node.args) == 1:
+        return node.args[0]
+    return None
+
+
+def _sets(method: ast.AST, name: str) -> list[tuple[int, ast.expr]]:
+    """The lines that set it, and what to: of `a, b = [], []` its own part."""
+    found = []
+    for item in own_nodes(method):
+        for target in item.targets if isinstance(item, ast.Assign) else ():
+            pairs = [(target, item.value)] if isinstance(item, ast.Assign) else []
+            if isinstance(target, ast.Tuple) and isinstance(item, ast.Assign):
+                parts = item.value.elts if isinstance(item.value, ast.Tuple) else [item.value] * len(target.elts)
+                pairs = [*zip(target.elts, parts, strict=False)]
+            found += [(item.lineno, value) for part, value in pairs if variable(part) == name]
+    return found
 
 
 def _is_reduced(scope: ast.AST, name: str) -> bool:
@@ -245,7 +271,7 @@ def never_filled(at: FailingLine, scope: Scope, name: str, made: int, fill: int,
     held = [*tests, *skips]
     if (
         len(held) > 1
-        or len(loops) > 1
+        or len(loops) > _MOST_LOOPS
         or any(isinstance(item, (*_LEAVES, *_LOOPS)) for item in before if item not in loops)
     ):
         return plain
@@ -253,12 +279,32 @@ def never_filled(at: FailingLine, scope: Scope, name: str, made: int, fill: int,
         item.orelse and item.orelse[0].lineno <= fill for item in tests
     ):
         return plain
-    loop = next((item for item in loops if isinstance(item, (ast.For, ast.AsyncFor))), None)
+    over = [item for item in loops if isinstance(item, (ast.For, ast.AsyncFor))]
     ways = [f"`{source(item.test)}` ({at.here(item.lineno)}) let nothing through to it" for item in held]
     added = _added_by(scope, name, fill)
     ways += [f"what it adds (`{source(added)}`) came to nothing"] if added is not None else []
-    ways += [f"`{source(loop.iter)}` ({at.here(loop.lineno)}) gave nothing"] if loop is not None else []
-    return f"only {at.here(fill)} {does} it, and {', or '.join(ways)}" if loop is not None or held else plain
+    ways += [f"`{source(item.iter)}` ({at.here(item.lineno)}) gave nothing" for item in sorted(over, key=_last_first)
+             if not _has_items(at, item.iter, scope)]  # fmt: skip
+    if len(over) > 1 and len(ways) > _MOST_WAYS:
+        return plain
+    return f"only {at.here(fill)} {does} it, and {', or '.join(ways)}" if over or held else plain
+
+
+def _last_first(loop: ast.stmt) -> int:
+    return -loop.lineno
+
+
+def _has_items(at: FailingLine, over: ast.expr, scope: Scope) -> bool:
+    """Whether what a loop goes over is written out, with items: by the program, or for each item of such a list."""
+    here = at.slice.spot(0)
+    if here is None or scope is here.scope or not isinstance(over, (ast.Name, ast.Attribute)):
+        return False
+    made = at.slice.made(over, Spot(here.file, here.tree, scope, over.lineno), calls=False)
+    for _ in range(_HOPS):
+        if not isinstance(made.node, ast.ListComp) or len(made.node.generators) != 1 or made.node.generators[0].ifs:
+            break
+        made = at.slice.made(made.node.generators[0].iter, made.spot, calls=False)
+    return isinstance(made.node, (ast.List, ast.Tuple)) and bool(made.node.elts)
 
 
 def _added_by(scope: Scope, name: str, line: int) -> ast.expr | None:

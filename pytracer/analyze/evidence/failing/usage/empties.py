@@ -8,12 +8,13 @@ from pytracer.analyze.evidence.exceptions.name_origins import EMPTY_MESSAGE
 from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.usage.emptied import (
+    counted_in,
     emptied_by,
     is_empty,
     never_filled,
     only_binding,
 )
-from pytracer.analyze.evidence.failing.usage.empty_data import counted_in, empty_data
+from pytracer.analyze.evidence.failing.usage.empty_data import empty_data
 from pytracer.analyze.evidence.failing.usage.missed_lines import missed, never_counted
 from pytracer.analyze.evidence.failing.usage.zero_divisors import rounded_down, zero_item, zero_sum
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind, lines_that_fill

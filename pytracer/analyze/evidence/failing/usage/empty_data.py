@@ -7,10 +7,9 @@ import ast
 from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
-from pytracer.analyze.evidence.failing.usage.emptied import emptied_attribute
+from pytracer.analyze.evidence.failing.usage.emptied import counted_by_len, emptied_attribute
 from pytracer.analyze.evidence.slicing.spots import Made, Spot
 from pytracer.analyze.evidence.syntax.calls import argument_at, called_name
-from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 
 _FEWER = Pattern(r"^DataLoader, batch_size=(\d+), drop_last=True, (\d+) samples$")
@@ -20,8 +19,11 @@ _HOPS = 4
 
 def without_batch(value: str | None) -> str | None:
     """Of a recorded loader without a batch: the reason."""
-    if _NOTHING.match(value or ""):
-        return "its dataset has no sample"
+    return "its dataset has no sample" if _NOTHING.match(value or "") else too_few(value)
+
+
+def too_few(value: str | None) -> str | None:
+    """`its 5 samples are fewer than batch_size=8, and drop_last=True drops them`, by what is recorded of a loader."""
     found = _FEWER.match(value or "")
     if found is None or int(found[2]) >= int(found[1]):
         return None
@@ -65,21 +67,3 @@ def _of_dataset(at: FailingLine, call: ast.Call, made: Made) -> str | None:
     why = emptied_attribute(at, owner, counted) if here else None
     keeps = f"`{source(call)}` ({at.place(made.spot, call.lineno)}) has nothing in `{counted}`"
     return f"{keeps}: {why}" if why is not None else f"{keeps}, which {owner.name}.__init__() fills"
-
-
-def counted_by_len(owner: ast.ClassDef) -> str | None:
-    """`self.paths` of `return len(self.paths)`."""
-    method = next((item for item in owner.body if getattr(item, "name", "") == "__len__"), None)
-    for item in nodes_of(method) if method is not None else ():
-        counted = counted_in(item.value) if isinstance(item, ast.Return) and item.value is not None else None
-        name = variable(counted) if counted is not None else None
-        if name is not None and name.startswith("self."):
-            return name
-    return None
-
-
-def counted_in(node: ast.AST) -> ast.AST | None:
-    """`x` of `len(x)`."""
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "len" and len(node.args) == 1:
-        return node.args[0]
-    return None

@@ -23,6 +23,7 @@ from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes, spa
 
 _MOST = 2
 _LEAVES = (ast.Continue, ast.Break)
+DROPS_ALL = "Leave drop_last out for it, or use smaller batches."
 
 
 class Missed(msgspec.Struct, frozen=True):
@@ -126,7 +127,7 @@ def _nothing_given(at: FailingLine, spot: Spot, loop: ast.For | ast.AsyncFor) ->
         few = without_batch(at.value_at(part, spot)) if isinstance(part, (ast.Name, ast.Attribute)) else None
         if few is not None:
             name = f"`{source(part)}` ({at.place(spot, loop.lineno)})"
-            advice = "Leave drop_last out for it, or use smaller batches." if "drop_last" in few else None
+            advice = DROPS_ALL if "drop_last" in few else None
             return Missed(f"{name} gives no batch, as {few}", advice)
     return None
 
