@@ -17,6 +17,7 @@ from pytracer.analyze.evidence.failing.numbers import number_at
 from pytracer.analyze.evidence.failing.usage.emptied import counted_by_len, emptied_attribute, emptied_by, is_empty
 from pytracer.analyze.evidence.failing.usage.empty_data import too_few
 from pytracer.analyze.evidence.failing.usage.missed_lines import DROPS_ALL
+from pytracer.analyze.evidence.slicing.calls import method_of
 from pytracer.analyze.evidence.slicing.spots import Made, Spot
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.loops import loops_of
@@ -28,6 +29,7 @@ _PASSES_ON = frozenset(
     {"enumerate", "tqdm", "trange", "track", "list", "tuple", "iter", "reversed", "sorted", "islice"}
 )
 _OF_ALL = frozenset({"DistributedSampler", "SequentialSampler", "RandomSampler"})  # give nothing only of no samples
+_MAP_STYLE = frozenset({"TensorDataset", "Subset", "ImageFolder", "DatasetFolder", "list", "sorted"})
 _SKIPS = (ast.Continue, ast.Break, ast.Return)
 _MAY_SKIP = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.Match)
 _SOME = Pattern(r" of [1-9]\d*$|^\[[1-9]")  # `list of 3`, `[2, 3] float32`
@@ -167,6 +169,8 @@ def _of_loader(at: FailingLine, over: ast.expr, spot: Spot, told: str) -> Nothin
     if not _gives_all(at, call, made.spot):
         return Nothing(what, None, f"Look at len({source(given)}), and at what its sampler leaves out.")
     dataset = at.slice.made(given, made.spot, calls=True)
+    if not _has_length(at, dataset):
+        return Nothing(what, None, f"Look at what `{source(given)}` gives.")
     shown = f" ({at.shown(dataset)})" if dataset.through else ""
     why = _why_empty(at, given, made)
     if why is not None:
@@ -184,6 +188,16 @@ def _gives_all(at: FailingLine, call: ast.Call, spot: Spot) -> bool:
     made = at.slice.made(sampler, spot, calls=True).node
     known = isinstance(made, ast.Call) and called_name(made) in _OF_ALL
     return known and isinstance(made, ast.Call) and keyword_value(made, "drop_last", "num_samples") is None
+
+
+def _has_length(at: FailingLine, dataset: Made) -> bool:
+    """Whether a loader of all its samples gives none only where it has none: not of a stream."""
+    if isinstance(dataset.node, (ast.List, ast.Tuple, ast.ListComp)):
+        return True
+    found = at.slice.class_of(dataset.node, dataset.spot)
+    if found is not None and isinstance(found[0], ast.ClassDef):
+        return method_of(found[0], ("__getitem__",)) is not None
+    return isinstance(dataset.node, ast.Call) and called_name(dataset.node) in _MAP_STYLE
 
 
 def _why_empty(at: FailingLine, dataset: ast.expr, loader: Made) -> str | None:
