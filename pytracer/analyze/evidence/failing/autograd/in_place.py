@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from pytracer._patterns import Pattern
+from pytracer._text import capital
 from pytracer.analyze.evidence.failing.autograd.backward_losses import loss_of
+from pytracer.analyze.evidence.failing.autograd.changed_outputs import ChangedOutput, changed_output
 from pytracer.analyze.evidence.failing.autograd.forward_lines import given
 from pytracer.analyze.evidence.failing.autograd.optimizer_steps import (
     is_optimizer,
@@ -30,6 +32,7 @@ _OUTPUT = Pattern(r"which is output \d+ of \w+")
 _APART = frozenset({"data", "grad", "init"})
 _ITERATED = frozenset({"parameters", "named_parameters", "buffers", "named_buffers"})
 _MOST = 2
+_MOST_NAMED = 3
 _LISTED = (ast.List, ast.Tuple, ast.Dict, ast.Set)
 _OF_OTHERS = Pattern(r"(?:np|numpy)\.|(?:\w+\.)?(?:list|dict|defaultdict|OrderedDict|deque|Counter|bytearray|set)$")
 _IF = ", if it ran"
@@ -37,6 +40,9 @@ _IF = ", if it ran"
 
 def changed_in_place(at: FailingLine) -> str | None:
     """Statements that change a tensor in place, where they are few; with those that change parameters."""
+    known = changed_output(at, [*_statements(at)])
+    if known is not None:
+        return _of_output(at, known)
     found = may_change(at)
     if not found or len(found) > _MOST:
         return None
@@ -69,9 +75,38 @@ def changed_in_place(at: FailingLine) -> str | None:
 def in_place_subject(at: FailingLine) -> str | None:
     """For the headline, which has the tensor before: `line 40 (...) and line 41 (...) seem to change it in place`."""
     found = may_change(at) if IN_PLACE in at.message else {}
+    known = changed_output(at, [*_statements(at)]) if found else None
+    if known is not None and len(known.lines) <= _MOST_NAMED:
+        return f"{_listed(at, _texts(found, known))} {_verb(known)} in place {known.words(at)}"
     if not 0 < len(found) <= _MOST or _changes_of_parameters(at):
         return None
     return f"{_listed(at, found)} {'seem' if len(found) > 1 else 'seems'} to change it in place"
+
+
+def _of_output(at: FailingLine, known: ChangedOutput) -> str:
+    """Of the tensor that torch names: which lines change it, and which made it."""
+    lines = _listed(at, _texts(may_change(at), known)) if len(known.lines) <= _MOST_NAMED else ""
+    first = lines or f"{len(known.lines)} lines from {at.in_file(*known.lines[0])} on"
+    copy = f"put `{known.name} = {known.name}.clone()` before {at.in_file(known.lines[0][0], known.before)}"
+    new = f"Make a new tensor there (`{known.name} = {known.name} + ...`, torch.where()), or {copy}."
+    if known.alias is not None:
+        new = (
+            f"{capital(copy)}, or write `{known.name} = {known.name} * ...`: `{known.alias}`, assigned anew, would "
+            f"leave `{known.name}` as it is."
+        )
+    made = f"{at.place(known.made.spot, known.made.line)} (`{source(known.made.node)}`)"
+    return (
+        f"{capital(first)} {_verb(known)} `{known.name}` in place, which {made} made and backward() still needs as it "
+        f"was. {new}"
+    )
+
+
+def _verb(known: ChangedOutput) -> str:
+    return "change" if len(known.lines) > 1 else "changes"
+
+
+def _texts(found: dict[tuple[str, int], str], known: ChangedOutput) -> dict[tuple[str, int], str]:
+    return {key: text for key, text in found.items() if key in known.lines}
 
 
 def _listed(at: FailingLine, found: dict[tuple[str, int], str]) -> str:
@@ -98,6 +133,12 @@ def may_change(at: FailingLine) -> dict[tuple[str, int], str]:
     Not those of `x.data`, which has a version of its own, and of gradients.
     """
     found: dict[tuple[str, int], str] = {}
+    for file, _, item in _statements(at):
+        found.setdefault((file, item.lineno), source(item))
+    return found
+
+
+def _statements(at: FailingLine) -> Iterator[tuple[str, ast.Module, ast.stmt | ast.expr]]:
     for file, tree in _trees(at).items():
         for item in nodes_of(tree):
             if not isinstance(item, (ast.stmt, ast.expr)) or not _changes_in_place(tree, item):
@@ -105,8 +146,7 @@ def may_change(at: FailingLine) -> dict[tuple[str, int], str]:
             if not can_have_run(at, item.lineno, file) or _is_only_without_graph(at, tree, item):
                 continue
             if may_be_parameter(at.message) or not _is_parameter(tree, item):
-                found.setdefault((file, item.lineno), source(item))
-    return found
+                yield file, tree, item
 
 
 def _trees(at: FailingLine) -> dict[str, ast.Module]:

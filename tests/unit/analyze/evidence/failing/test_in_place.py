@@ -41,11 +41,20 @@ def test_headline_has_the_tensor_whole(tensor: str, words: str) -> None:
 @pytest.mark.parametrize(
     ("lines", "subject"),
     [
-        ("batch.add_(1.0).div_(2.0)", "line 2 (`batch.add_(1.0).div_(2.0)`) seems to change it in place"),
-        ("batch[:, 0] = 0; batch /= 2", "line 2 (`batch[:, 0] = 0`) seems to change it in place"),
+        (
+            "batch.add_(1.0).div_(2.0)",
+            "line 2 (`batch.add_(1.0).div_(2.0)`) changes in place what line 5 (`net(torch.ones(2, 3))`) made",
+        ),
+        (
+            "batch[:, 0] = 0; batch /= 2",
+            "line 2 (`batch[:, 0] = 0`) changes in place what line 5 (`net(torch.ones(2, 3))`) made",
+        ),
         (
             "batch += batch.mean()\n    batch.mul_(2)",
-            "line 2 (`batch += batch.mean()`) and line 3 (`batch.mul_(2)`) seem to change it in place",
+            (
+                "line 2 (`batch += batch.mean()`) and line 3 (`batch.mul_(2)`) change in place what line 6 "
+                "(`net(torch.ones(2, 3))`) made"
+            ),
         ),
         ("batch += batch.mean()\n    batch -= batch.std()\n    batch.mul_(2)", "None"),  # many: which one is not known
     ],
