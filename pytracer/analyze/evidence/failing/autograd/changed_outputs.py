@@ -16,13 +16,13 @@ from msgspec import structs
 from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
-from pytracer.analyze.evidence.slicing.callers import only_call
+from pytracer.analyze.evidence.slicing.reached_spots import reached_spot
 from pytracer.analyze.evidence.slicing.spots import Made, Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.cut_values import is_without_graph
 from pytracer.analyze.evidence.syntax.loops import loops_of
 from pytracer.analyze.evidence.syntax.names import variable
-from pytracer.analyze.evidence.syntax.scopes import Scope, scope_of, spans_body
+from pytracer.analyze.evidence.syntax.scopes import scope_of, spans_body
 
 _OPERATOR = Pattern(r"which is output \d+ of (\w+?)(?:Backward\d*)?,")
 _KEEP_THEIR_RESULT = frozenset(
@@ -32,7 +32,6 @@ _VIEWS = frozenset(
     {"view", "squeeze", "unsqueeze", "transpose", "permute", "t", "narrow", "select", "detach", "expand"}
 )
 _HOPS = 6
-_CALLERS = 3
 
 
 class ChangedOutput(msgspec.Struct, frozen=True):
@@ -95,7 +94,8 @@ def _targets(
     node = _base(_changed(item))
     name = variable(node) if node is not None else None
     scope = scope_of(tree, item.lineno)
-    spot = _spot(at, file, tree, scope, item.lineno)
+    files = {**at.files, at.frame.file or "": at.tree}
+    spot = reached_spot(at.slice, files, file, scope, item.lineno)
     if node is None or name is None or spot is None:
         return
     loops = [loop for loop in loops_of(scope) if isinstance(loop, ast.For) and spans_body(loop.body, item.lineno)]
@@ -133,24 +133,6 @@ def _base(node: ast.expr | None) -> ast.expr | None:
         else:
             return node
     return None
-
-
-def _spot(at: FailingLine, file: str, tree: ast.Module, scope: Scope, line: int, hops: int = _CALLERS) -> Spot | None:
-    """Of a function that is on the stack, or that one line alone calls."""
-    for depth in range(len(at.frames)):
-        frame = at.slice.spot(depth)
-        if frame is not None and frame.file == file and frame.scope is scope:
-            return structs.replace(frame, line=line)
-    if isinstance(scope, ast.Module):
-        return Spot(file, tree, scope, line)
-    if isinstance(scope, ast.Lambda) or not hops:
-        return None
-    called = only_call({**at.files, at.frame.file or "": at.tree}, scope)
-    if called is None or called.passed is not None:
-        return Spot(file, tree, scope, line)
-    around = scope_of(called.tree, called.call.lineno)
-    outer = _spot(at, called.file, called.tree, around, called.call.lineno, hops - 1)
-    return Spot(file, tree, scope, line, call=(called.call, outer) if outer is not None else None)
 
 
 def _maker(at: FailingLine, node: ast.expr, spot: Spot) -> Made | None:

@@ -8,6 +8,7 @@ import re
 from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
+from pytracer.analyze.evidence.failing.stored.more_layers import more_layers
 from pytracer.analyze.evidence.failing.stored.opened import opened
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
@@ -63,7 +64,7 @@ def loaded_state(at: FailingLine) -> str | None:
         if inner is not None:
             there = ", ".join(unexpected[:4])
             return f"The checkpoint is a dict around the state (`{there}`): load checkpoint['{inner}']."
-    return _differ(model, missing, unexpected)
+    return _differ(at, model, missing, unexpected)
 
 
 def _other_groups(at: FailingLine) -> str:
@@ -117,12 +118,18 @@ def _groups(counts: list[int]) -> str:
     return f"{len(counts)} group{'s' * (len(counts) != 1)} ({many})"
 
 
-def _differ(model: str, missing: list[str], unexpected: list[str]) -> str | None:
+def _differ(at: FailingLine, model: str, missing: list[str], unexpected: list[str]) -> str | None:
     lacks = f"The checkpoint lacks `{missing[0]}`{_more(missing)}" if missing else ""
     has = f"has `{unexpected[0]}`{_more(unexpected)}, which {model} lacks" if unexpected else ""
     if not lacks and not has:
         return None
     words = f"{lacks} and {has}" if lacks and has else lacks or f"The checkpoint {has}"
+    more = more_layers(at, missing, whole=True) if missing and not unexpected else None
+    if more is not None:
+        return (
+            f"{words}: {more.words}. Make the model as it was when saved, or load with strict=False if the new ones "
+            "may begin as they are."
+        )
     return (
         f"{words}: it is of another architecture or version. Make the model as it was when saved, or load with "
         "strict=False if these may stay as they are."
@@ -146,15 +153,15 @@ def lacking_checkpoint(at: FailingLine) -> str | None:
         return None
     state = next((item.value for item in call.keywords if item.arg == "state_dict"), next(iter(call.args), None))
     asks = f", which `{source(state)}`{at.came(variable(state) or '')} asks for" if state is not None else ""
+    more = more_layers(at, [found[1]], whole=False)
+    why = f"{more.words}" if more is not None else "it was saved from another model, or without that part"
+    asks = asks if more is None else ""
     planned = any(item.arg in (None, "planner") for item in call.keywords)
     partly = "" if planned else (
         "; to let it keep the values that it has, pass `planner=DefaultLoadPlanner(allow_partial_load=True)` "
         f"to `{source(call.func)}()`"
     )  # fmt: skip
-    return (
-        f"The checkpoint has no `{found[1]}`{asks}: it was saved from another model, or without that part. Load only "
-        f"the keys that both have{partly}."
-    )
+    return f"The checkpoint has no `{found[1]}`{asks}: {why}. Load only the keys that both have{partly}."
 
 
 def refused_global(at: FailingLine) -> str | None:

@@ -223,10 +223,10 @@ def counted_in(node: ast.AST) -> ast.AST | None:
 def _sets(method: ast.AST, name: str) -> list[tuple[int, ast.expr]]:
     """The lines that set it, and what to: of `a, b = [], []` its own part."""
     found = []
-    for item in own_nodes(method):
-        for target in item.targets if isinstance(item, ast.Assign) else ():
-            pairs = [(target, item.value)] if isinstance(item, ast.Assign) else []
-            if isinstance(target, ast.Tuple) and isinstance(item, ast.Assign):
+    for item in (one for one in own_nodes(method) if isinstance(one, ast.Assign)):
+        for target in item.targets:
+            pairs = [(target, item.value)]
+            if isinstance(target, ast.Tuple):
                 parts = item.value.elts if isinstance(item.value, ast.Tuple) else [item.value] * len(target.elts)
                 pairs = [*zip(target.elts, parts, strict=False)]
             found += [(item.lineno, value) for part, value in pairs if variable(part) == name]
