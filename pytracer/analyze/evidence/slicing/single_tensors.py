@@ -18,7 +18,7 @@ _SEVERAL = frozenset(  # functions and methods that may return several
     | {"split", "chunk", "tensor_split", "unbind", "unsafe_chunk", "unique", "unique_consecutive", "nonzero", "where"}
     | {"var_mean", "std_mean", "meshgrid", "svd", "qr", "lu", "eig", "eigh", "slogdet", "lstsq", "frexp", "histogram"}
     | {"broadcast_tensors", "load", "tolist", "stride", "autocast", "no_grad", "multi_head_attention_forward", "item"}
-    | {"triu_indices", "cosine_embedding_loss_all", "adaptive_max_pool2d_with_indices", "checkpoint", "vmap", "grad"}
+    | {"checkpoint", "vmap", "grad", "jit", "compile"}
 )
 _METHODS = frozenset(  # of a tensor, and of what else has them one that is like it
     {"view", "reshape", "flatten", "squeeze", "unsqueeze", "transpose", "permute", "contiguous", "mean", "sum", "float"}
@@ -69,7 +69,9 @@ def _is_one_result(back: Slice, call: ast.Call, spot: Spot, deepest: int) -> boo
         return name not in _SEVERAL
     if returns_one_tensor(back, call, spot, deepest):
         return True
-    return isinstance(func, ast.Attribute) and name in _METHODS and back.function(call, spot) is None
+    if not isinstance(func, ast.Attribute) or ast.unparse(func.value) == "self":  # `self.norm(x)` is no tensor's
+        return False
+    return name in _METHODS and back.function(call, spot) is None
 
 
 def _is_layer_of_one(back: Slice, func: ast.expr, spot: Spot) -> bool:

@@ -18,6 +18,7 @@ from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.slicing.reached_spots import reached_spot
 from pytracer.analyze.evidence.slicing.spots import Made, Spot
+from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.cut_values import is_without_graph
 from pytracer.analyze.evidence.syntax.loops import loops_of
@@ -104,12 +105,18 @@ def _targets(
         for part in loop.iter.elts if isinstance(loop.iter, (ast.Tuple, ast.List)) else ():
             yield _Target(part, structs.replace(spot, line=loop.lineno), name)
         return
+    bound = max((line for line, _ in lines_that_bind(scope, name) if line < item.lineno), default=0)
     first = [  # `x += 1` and the line below change one tensor
         other.lineno
         for _, other_tree, other in statements
-        if scope_of(other_tree, other.lineno) is scope and variable(_base(_changed(other)) or ast.Pass()) == name
+        if other.lineno > bound and scope_of(other_tree, other.lineno) is scope and _name(other) == name
     ]
     yield _Target(node, structs.replace(spot, line=min([*first, item.lineno])))
+
+
+def _name(item: ast.stmt | ast.expr) -> str | None:
+    node = _base(_changed(item))
+    return variable(node) if node is not None else None
 
 
 def _changed(item: ast.stmt | ast.expr) -> ast.expr | None:

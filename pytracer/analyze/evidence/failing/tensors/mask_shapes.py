@@ -33,16 +33,21 @@ def _unfit(at: FailingLine, mask: _Sizes, table: _Sizes) -> str | None:
     node = at.only(ast.Subscript)
     if node is None:
         return None
-    what, held = source(node.slice), source(node.value)
-    masked = f"The mask `{what}`{at.came(_made_of(node.slice))} is {[*mask]}"
-    has = f"`{held}`{at.came(variable(node.value) or '')} {[*table]}"
-    fits = _fitting(mask, table, what, held)
+    masks = [item for item in _indices(node) if not isinstance(item, (ast.Slice, ast.Constant))]
+    index = masks[0] if len(masks) == 1 else node.slice
+    what, held, came = source(index), source(node.value), at.came(_made_of(index))
+    fits = _fitting(mask, table, what, held) if not isinstance(node.slice, ast.Tuple) else None  # `x[:, mask]`
     if fits is not None:
-        return f"{masked}, and {has}: {fits}"
+        has = f"`{held}`{at.came(variable(node.value) or '')} {[*table]}"
+        return f"The mask `{what}`{came} is {[*mask]}, and {has}: {fits}"
     return (
-        f"The mask `{what}` {[*mask]}{at.came(_made_of(node.slice))} was not made for `{held}` {[*table]}"
+        f"The mask `{what}` {[*mask]}{came} was not made for `{held}` {[*table]}"
         f"{at.came(variable(node.value) or '')}: make it of the same tensor, before or after both are filtered."
     )
+
+
+def _indices(node: ast.Subscript) -> list[ast.expr]:
+    return node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
 
 
 def _made_of(mask: ast.expr) -> str:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from msgspec import structs
+
 from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.recorded import shape_of
+from pytracer.analyze.evidence.failing.usage.path_endings import asked_ending
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind, lines_that_fill
 from pytracer.analyze.evidence.syntax.calls import called_name
@@ -280,7 +283,10 @@ def never_filled(at: FailingLine, scope: Scope, name: str, made: int, fill: int,
     ):
         return plain
     over = [item for item in loops if isinstance(item, (ast.For, ast.AsyncFor))]
-    ways = [f"`{source(item.test)}` ({at.here(item.lineno)}) let nothing through to it" for item in held]
+    ways = [
+        f"`{source(item.test)}` ({at.here(item.lineno)}{_asked(at, scope, item)}) let nothing through to it"
+        for item in held
+    ]
     added = _added_by(scope, name, fill)
     ways += [f"what it adds (`{source(added)}`) came to nothing"] if added is not None else []
     ways += [f"`{source(item.iter)}` ({at.here(item.lineno)}) gave nothing" for item in sorted(over, key=_last_first)
@@ -288,6 +294,16 @@ def never_filled(at: FailingLine, scope: Scope, name: str, made: int, fill: int,
     if len(over) > 1 and len(ways) > _MOST_WAYS:
         return plain
     return f"only {at.here(fill)} {does} it, and {', or '.join(ways)}" if over or held else plain
+
+
+def _asked(at: FailingLine, scope: Scope, item: ast.If) -> str:
+    """`, of .../CT_Abdomen/labelsTr`, of a test whether a path is there."""
+    here = at.slice.spot(0)
+    if here is None:
+        return ""
+    spot = here if scope is here.scope else Spot(here.file, here.tree, scope, item.lineno)
+    ending = asked_ending(at, item.test, structs.replace(spot, line=item.lineno))
+    return f", of .../{ending}" if ending is not None else ""
 
 
 def _last_first(loop: ast.stmt) -> int:

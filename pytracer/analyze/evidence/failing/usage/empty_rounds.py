@@ -33,7 +33,7 @@ _MAP_STYLE = frozenset({"TensorDataset", "Subset", "ImageFolder", "DatasetFolder
 _SKIPS = (ast.Continue, ast.Break, ast.Return)
 _MAY_SKIP = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.Match)
 _SOME = Pattern(r" of [1-9]\d*$|^\[[1-9]")  # `list of 3`, `[2, 3] float32`
-_LONG = 270
+_LONG = 285
 _ONLY_IF = "Set `{name}` before the loop only if that may be so."
 
 Loop = ast.For | ast.AsyncFor
@@ -107,8 +107,14 @@ def runs_in_each_round(loop: Loop, line: int) -> bool:
 
 def is_met(scope: Scope, loop: Loop, line: int) -> bool:
     """Whether the program comes to a later line by the loop only."""
-    around = (item for item in own_nodes(scope) if isinstance(item, _MAY_SKIP) and item is not loop)
+    around = (item for item in own_nodes(scope) if item is not loop and (isinstance(item, _MAY_SKIP) or _hushes(item)))
     return loop.lineno < line and all(not spans(item, loop.lineno) or spans(item, line) for item in around)
+
+
+def _hushes(item: ast.AST) -> bool:
+    """`with suppress(ValueError):`."""
+    calls = [part.context_expr for part in item.items] if isinstance(item, (ast.With, ast.AsyncWith)) else []
+    return any(isinstance(call, ast.Call) and called_name(call) in ("suppress", "raises") for call in calls)
 
 
 def had_items(at: FailingLine, loop: Loop) -> bool:
