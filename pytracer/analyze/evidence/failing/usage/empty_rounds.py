@@ -107,7 +107,8 @@ def runs_in_each_round(loop: Loop, line: int) -> bool:
 
 def is_met(scope: Scope, loop: Loop, line: int) -> bool:
     """Whether the program comes to a later line by the loop only."""
-    around = (item for item in own_nodes(scope) if item is not loop and (isinstance(item, _MAY_SKIP) or _hushes(item)))
+    nodes = (item for item in own_nodes(scope) if isinstance(item, ast.stmt) and item is not loop)
+    around = (item for item in nodes if isinstance(item, _MAY_SKIP) or _hushes(item))
     return loop.lineno < line and all(not spans(item, loop.lineno) or spans(item, line) for item in around)
 
 
