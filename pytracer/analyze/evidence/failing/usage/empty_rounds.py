@@ -33,7 +33,7 @@ _MAP_STYLE = frozenset({"TensorDataset", "Subset", "ImageFolder", "DatasetFolder
 _SKIPS = (ast.Continue, ast.Break, ast.Return)
 _MAY_SKIP = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.Match)
 _SOME = Pattern(r" of [1-9]\d*$|^\[[1-9]")  # `list of 3`, `[2, 3] float32`
-_LONG = 285
+_LONG = 260
 _ONLY_IF = "Set `{name}` before the loop only if that may be so."
 
 Loop = ast.For | ast.AsyncFor
