@@ -10,6 +10,7 @@ from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.stored.more_layers import more_layers
 from pytracer.analyze.evidence.failing.stored.opened import opened
+from pytracer.analyze.evidence.failing.stored.saved_keys import other_keys
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 
@@ -153,8 +154,11 @@ def lacking_checkpoint(at: FailingLine) -> str | None:
         return None
     state = next((item.value for item in call.keywords if item.arg == "state_dict"), next(iter(call.args), None))
     asks = f", which `{source(state)}`{at.came(variable(state) or '')} asks for" if state is not None else ""
+    others = other_keys(at, found[1], state) if state is not None else None
+    if others is not None:
+        return f"The checkpoint has no `{found[1]}`{asks}, and {others.what}: {others.mends}."
     more = more_layers(at, [found[1]], whole=False)
-    why = f"{more.words}" if more is not None else "it was saved from another model, or without that part"
+    why = more.words if more is not None else "it was saved from another model, or without that part"
     asks = asks if more is None else ""
     planned = any(item.arg in (None, "planner") for item in call.keywords)
     partly = "" if planned else (
