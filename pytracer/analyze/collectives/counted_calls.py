@@ -19,6 +19,7 @@ from pytracer.analyze.collectives.left_out_calls import LeftOut, left_out, left_
 from pytracer.analyze.collectives.library_calls import library_call
 from pytracer.analyze.collectives.matching import GroupMatch, Mismatch
 from pytracer.analyze.collectives.mismatch_sides import two_sides
+from pytracer.analyze.collectives.more_keys import more_keys
 from pytracer.analyze.collectives.own_groups import own_group_advice
 from pytracer.analyze.collectives.parted_loops import behind_loop
 from pytracer.analyze.collectives.parted_ranks import find_parting
@@ -64,6 +65,9 @@ def at_other_lines(job: JobView, match: GroupMatch, found: Mismatch) -> LeftOut 
     known = caught_error(*pair) or _below(job, found, sides, pair)
     if known is not None:
         return known
+    keyed = more_keys(*pair) or more_keys(*pair[::-1])
+    if keyed is not None:
+        return keyed
     parted = LeftOut(parting.subject, parting.advice) if parting is not None else None
     if parting is not None and not parting.inferred and not (parting.skipped and parting.subject is None):
         return parted

@@ -35,11 +35,11 @@ class FilledKeys(msgspec.Struct, frozen=True):
     added: bool = False
 
 
-def filled_keys(side: Side, loop: Loop) -> FilledKeys | None:
-    """Of a loop of the innermost function; None where it does not go through a dict."""
+def filled_keys(side: Side, loop: Loop, depth: int = 0) -> FilledKeys | None:
+    """Of a loop of the innermost function, or of one further out; None where it does not go through a dict."""
     given = dict_of(loop.iter) if isinstance(loop, (ast.For, ast.AsyncFor)) else None
     slice_ = Slice(side.view.process.snapshot, side.way[::-1])
-    spot = slice_.spot(0)
+    spot = slice_.spot(depth)
     name = variable(given[0]) if given is not None else None
     if given is None or name is None or spot is None:
         return None

@@ -39,9 +39,11 @@ from pytracer.analyze.collectives.description import at_place, place_of, span_wo
 from pytracer.analyze.collectives.extra_calls import ExtraCall
 from pytracer.analyze.collectives.left_loops import LeftLoop, left_loop
 from pytracer.analyze.collectives.left_out_calls import LeftOut, left_out_at_end
+from pytracer.analyze.collectives.more_keys import more_keys
 from pytracer.analyze.collectives.parted_branches import passed_by_words
 from pytracer.analyze.collectives.rounds import site_words
 from pytracer.analyze.collectives.uneven_loops import FewerRounds, fewer_rounds
+from pytracer.analyze.collectives.ways import Side, way_to
 from pytracer.analyze.deaths.attribution import symptom_evidence, views_of
 from pytracer.analyze.evidence.ends.exit_requests import left_at
 from pytracer.analyze.evidence.ends.sent_signals import Sent, last_request
@@ -172,9 +174,12 @@ def _fewer(job: JobView, item: Absence) -> FewerRounds | None:
 def _left_out(job: JobView, item: Absence) -> LeftOut | None:
     """What the one rank that left skipped in the round that it took part in."""
     waiter = next(iter(views_of(job, item.wait.waiters[:1])), None)
-    return (
-        left_out_at_end(waiter, item.wait.call, item.views[0]) if waiter is not None and len(item.views) == 1 else None
-    )
+    if waiter is None or len(item.views) != 1:
+        return None
+    call = item.wait.call
+    found = left_out_at_end(waiter, call, item.views[0])
+    there = Side(waiter, way_to(waiter, call), call)
+    return found or more_keys(there, structs.replace(there, view=item.views[0], way=()), ended=True)
 
 
 def _early_advice(job: JobView, item: Absence) -> str:

@@ -15,13 +15,14 @@ from pytracer.analyze.evidence.failing.tensors.drawn_indices import drawn_index
 from pytracer.analyze.evidence.failing.tensors.grown_tables import grown_table
 from pytracer.analyze.evidence.failing.tensors.positions import too_many_places
 from pytracer.analyze.evidence.failing.usage.settings import by_constants
-from pytracer.analyze.evidence.slicing.spots import Spot
-from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
+from pytracer.analyze.evidence.slicing.spots import Made, Spot
+from pytracer.analyze.evidence.syntax.calls import argument_at, called_name, keyword_value
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes, second_parameter
 
 _VALUES = Pattern(r", (-?\d+)\.\.(-?\d+)$")
+_WORLD = Pattern(r"world_?size", re.IGNORECASE)
 _LAYERS = 4
 
 
@@ -233,6 +234,25 @@ def _index_of_call(at: FailingLine, index: int, dimension: int, size: int) -> st
     return f"{table}, and `{name}`{at.came(name)} is {found[1]} to {found[2]}: {end}."
 
 
+def _fewer_chunks(at: FailingLine, made: Made | None, count: int) -> str | None:
+    """Of `x.chunk(world)` that gave fewer parts than it was asked for."""
+    call = made.node if made is not None else None
+    if made is None or not isinstance(call, ast.Call) or called_name(call) != "chunk":
+        return None
+    is_function = isinstance(call.func, ast.Name) or source(call.func) == "torch.chunk"
+    asked = argument_at(call, int(is_function), "chunks")
+    number = at.evaluated(asked, made.spot) if asked is not None else None
+    origin = at.slice.made(asked, made.spot, calls=True).node if asked is not None else None
+    of_ranks = origin is not None and _WORLD.search(ast.unparse(origin)) is not None
+    if asked is None or (number is None and not of_ranks) or (number is not None and number <= count):
+        return None
+    few = f"`{source(asked)}`" if number is None else str(number)
+    return (
+        f"it was asked for {few}, and chunk() gives fewer where the entries do not fill all. Pad the tensor first to a "
+        "multiple of the number of parts, or use tensor_split(), which gives all of them, some smaller or empty."
+    )
+
+
 def index_of_list(at: FailingLine) -> str | None:
     """`images[current]`, where both are recorded."""
     node = at.only(ast.Subscript)
@@ -261,6 +281,9 @@ def index_of_list(at: FailingLine) -> str | None:
     made = at.made(node.value)
     call = made.node if made is not None else None
     by = by_constants(at, call.args[0], made) if made is not None and isinstance(call, ast.Call) and call.args else ""
+    short_of = _fewer_chunks(at, made, count)
+    if short_of is not None:
+        return f"`{name}`{table} has {many}{what}: {short_of}"
     if source(node.slice).rpartition(".")[2] in ("rank", "local_rank", "world_rank"):
         return (
             f"`{name}`{table} has {many}{by}{what}: each rank needs one of its own. Make as many as there are ranks "
