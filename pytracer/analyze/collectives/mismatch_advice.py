@@ -27,10 +27,10 @@ from pytracer.analyze.collectives.rank_branches import below_forward
 from pytracer.analyze.collectives.rank_value_words import differing_advice
 from pytracer.analyze.collectives.rounds import (
     key_order_words,
-    site_words,
 )
 from pytracer.analyze.collectives.set_loops import set_loop
 from pytracer.analyze.collectives.sizes import cause_words, has_uneven_parts, size_advice
+from pytracer.analyze.collectives.two_threads import two_threads
 from pytracer.analyze.collectives.units_apart import units_apart
 from pytracer.analyze.collectives.ways import Side, way_to
 from pytracer.analyze.deaths.attribution import views_of
@@ -131,9 +131,9 @@ def explained(job: JobView, match: GroupMatch, found: Mismatch) -> Explained:
         if told is None:
             return Explained(_ADVICE_LINES)
         return Explained(told.advice, told.subject, names_who=True, opens=True, places=told.places)
-    threads = _threads_advice(match, found, views_of(job, [side.ranks[0] for side in found.variants[:2]]))
+    threads = two_threads(match, found, views_of(job, [side.ranks[0] for side in found.variants[:2]]))
     if threads is not None:
-        return Explained(threads, names_who=told is not None)
+        return Explained(threads.advice, threads.subject, names_who=told is not None or threads.subject is not None)
     if told is None:
         return Explained(_of_op(found))
     advice = told.advice + _of_buffers(job, found)
@@ -281,20 +281,3 @@ def _of_keys(job: JobView, found: Mismatch) -> str | None:
     view, call = sides[0]
     frame = place_of(call)
     return key_order_words(view.process.snapshot, frame) if frame is not None else None
-
-
-def _threads_advice(match: GroupMatch, found: Mismatch, sides: Sequence[ProcessView]) -> str | None:
-    """Where each rank calls the two lines' collectives from two threads of its own: their order is chance."""
-    sites = [site for side in found.variants[:2] if (site := site_of(side.call)) is not None]
-    if len(sites) < 2 or sites[0] == sites[1] or len(sides) < 2:
-        return None
-    for view in sides:
-        own = [call for call in view.process.snapshot.collectives if call.group == match.name]
-        threads = [{call.tid for call in own if site_of(call) == site} for site in sites]
-        if not all(threads) or threads[0] & threads[1]:
-            return None
-    return (
-        f"{site_words(sites[0])} and {site_words(sites[1])} run in two threads of each rank, and call collectives of "
-        "one process group: which comes first is chance. Give the thread a group of its own "
-        "(torch.distributed.new_group), or join() it before the other collective."
-    )

@@ -75,9 +75,9 @@ def more_keys(one: Side, other: Side, *, ended: bool = False) -> LeftOut | None:
     why = f" {capital(set_at)}." if set_at is not None else ""
     return LeftOut(
         f"{said}{f': {set_at}' if set_at is not None else ''}",
-        f"Go through the same keys in the same order on all ranks in {where}: a fixed list of names, or the sorted union "
-        f"of the keys of all ranks (all_gather_object() of `[*{keys.name}]` before the loop), with zeros for what a rank "
-        f"does not have.{why}",
+        f"Go through the same keys in the same order on all ranks in {where}: a fixed list of names, or the sorted "
+        f"union of the keys of all ranks (all_gather_object() of `[*{keys.name}]` before the loop), with zeros for "
+        f"what a rank does not have.{why}",
     )
 
 

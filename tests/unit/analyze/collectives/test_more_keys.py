@@ -79,8 +79,8 @@ def reported(
 
 
 SAID = (
-    "`self.meters`, which line 12 (`for meter in self.meters.values():`) goes through, has fewer keys on rank 0: line 17 "
-    "(`logger.update(**{f'loss_{source}': measur...`) makes a key of what each rank has"
+    "`self.meters`, which line 12 (`for meter in self.meters.values():`) goes through, has fewer keys on rank 0: line "
+    "17 (`logger.update(**{f'loss_{source}': measur...`) makes a key of what each rank has"
 )
 
 
