@@ -57,6 +57,31 @@ def test_method_of_a_sharded_module_beside_forward(wrap: str, message: str, advi
     assert "since line 10 calls `net.encode()` and not forward()" in found.subject
 
 
+@pytest.mark.parametrize(
+    ("line", "value", "known"),
+    [
+        ("self.embed(x) * self.scale", "DTensor [16] float32, Shard(0)", True),
+        ("self.embed(x) * scale", "DTensor [16] float32, Shard(0)", False),  # of no module, perhaps
+        ("self.embed(x) * self.scale", "[16] float32", False),
+    ],
+)
+def test_parameter_of_its_own_that_a_method_beside_forward_uses(
+    line: str, value: str, known: bool, tmp_path: Path
+) -> None:
+    """No function of torch's lies between; the module is called by no forward() all the same."""
+    file = tmp_path / "train.py"
+    file.write_text(
+        MODEL.format("fully_shard(net)", "pass", "encode").replace("self.embed(x)", line), encoding="utf-8"
+    )
+    name = line.rpartition("* ")[2]
+    snapshot: Any = SimpleNamespace(argv=(), created_wall_ns=time.time_ns() + 10**9)
+    frames = [PythonFrame(function=name, file=str(file), line=at) for name, at in [("encode", 5), ("main", 10)]]
+    held = [VariableReport(name=name, value=value), VariableReport(name="x", value="[4, 16] float32")]
+    report = ExceptionReport(type="RuntimeError", message=MIXED, variables=held)
+    found = explained(snapshot, report, frames).words or ""
+    assert ("Call `register_fsdp_forward_method(net, 'encode')`" in found) is known
+
+
 def test_line_that_shards_the_module_itself_is_named_and_not_that_of_its_layers(tmp_path: Path) -> None:
     """Behind the layers' alone, the call would do nothing."""
     layers = "[fully_shard(item) for item in\n        net.layers]; fully_shard(net)"

@@ -80,7 +80,7 @@ def bypass_subject(at: FailingLine) -> str | None:
 
 def _bypass(at: FailingLine) -> _Bypass | None:
     """Outwards, to the first method of a module that another object calls: forward() there is none."""
-    if _NOT_GATHERED.search(at.message) is None or _COPYING in at.message or at.own:
+    if _NOT_GATHERED.search(at.message) is None or _COPYING in at.message or (at.own and not _reads_own(at)):
         return None
     calls = {called_name(item) for tree in at.files.values() for item in nodes_of(tree) if isinstance(item, ast.Call)}
     if calls & (_GATHERS | _OTHER_PARTS):
@@ -106,6 +106,14 @@ def _bypass(at: FailingLine) -> _Bypass | None:
         place = at.in_file(outer.file, outer.line or 0)
         return _Bypass(call, function.name, owner, place, _wrapped(at, call.func.value)) if is_module else None
     return None
+
+
+def _reads_own(at: FailingLine) -> bool:
+    """Whether the line itself works on a sharded parameter of its module: `self.encoder(x) * self.scale`."""
+    return at.node is not None and any(
+        isinstance(item, ast.Attribute) and ast.unparse(item).startswith("self.") and is_sharded(at.value(item))
+        for item in nodes_of(at.node)
+    )
 
 
 def _calls_itself(tree: ast.Module, frame: PythonFrame) -> bool:
