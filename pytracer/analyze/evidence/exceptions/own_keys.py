@@ -108,14 +108,14 @@ def _setter(
     search: OwnValues, slice_: Slice, files: Mapping[str, ast.Module], wait: ast.Call, spot: Spot, value: OwnValue
 ) -> tuple[str, int] | None:
     """The only line that sets a key of the same form with the same draw in it."""
-    forms = set(_forms(slice_, wait.args[0], spot))
+    forms = set(key_forms(slice_, wait.args[0], spot))
     found: list[tuple[str, int]] = []
     for file, tree in files.items():
         for call in nodes_of(tree):
             if not isinstance(call, ast.Call) or called_name(call) not in STORE_SETS or not _is_of_object(call):
                 continue
             at = _spot(slice_, file, tree, call.lineno)
-            if not forms & {*_forms(slice_, call.args[0], at)}:
+            if not forms & {*key_forms(slice_, call.args[0], at)}:
                 continue
             drawn = (search.of(key, place)[0] for key, place in _keys(slice_, call, at))
             if any(item is not None and item.call is value.call for item in drawn):
@@ -130,19 +130,19 @@ def _spot(slice_: Slice, file: str, tree: ast.Module, line: int) -> Spot:
     return structs.replace(own, line=line) if own is not None else Spot(file, tree, scope, line)
 
 
-def _forms(slice_: Slice, key: ast.expr, spot: Spot, depth: int = 0) -> Iterator[str]:
+def key_forms(slice_: Slice, key: ast.expr, spot: Spot, depth: int = 0) -> Iterator[str]:
     """`{}/ready` of `f"{run}/ready"`, for each key of a list; of a call what it passes."""
     if isinstance(key, (ast.List, ast.Tuple)):
         for item in key.elts:
-            yield from _forms(slice_, item, spot, depth)
+            yield from key_forms(slice_, item, spot, depth)
     elif isinstance(key, (ast.ListComp, ast.GeneratorExp)):
-        yield from _forms(slice_, key.elt, spot, depth)
+        yield from key_forms(slice_, key.elt, spot, depth)
     elif isinstance(key, ast.Call) and slice_.function(key, spot) is not None:
         yield f"{called_name(key)}({', '.join(ast.unparse(item) for item in passed_values(key))})"
     elif depth < _DEEPEST and isinstance(key, (ast.Name, ast.Attribute)):
         made = slice_.made(key, spot, calls=False)
         if made.node is not key and isinstance(made.node, ast.expr):
-            yield from _forms(slice_, made.node, made.spot, depth + 1)
+            yield from key_forms(slice_, made.node, made.spot, depth + 1)
     else:
         yield _form(key)
 

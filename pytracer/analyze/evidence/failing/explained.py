@@ -74,6 +74,7 @@ from pytracer.analyze.evidence.failing.processes.unprepared_reducers import (
     unprepared_subject,
 )
 from pytracer.analyze.evidence.failing.processes.unreturned_losses import unreturned_loss, unreturned_subject
+from pytracer.analyze.evidence.failing.processes.unset_keys import unset_key
 from pytracer.analyze.evidence.failing.stored.archive_names import archive_name, archive_name_subject
 from pytracer.analyze.evidence.failing.stored.byte_order import other_byte_order
 from pytracer.analyze.evidence.failing.stored.ended_folders import ended_folder, ended_folder_subject
@@ -212,6 +213,7 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
     ready_twice,
     unprepared_reducer,
     own_group_name,
+    unset_key,
     torch_not_imported,
     failed_import,
     failed_command,

@@ -70,9 +70,7 @@ def test_parameter_of_its_own_that_a_method_beside_forward_uses(
 ) -> None:
     """No function of torch's lies between; the module is called by no forward() all the same."""
     file = tmp_path / "train.py"
-    file.write_text(
-        MODEL.format("fully_shard(net)", "pass", "encode").replace("self.embed(x)", line), encoding="utf-8"
-    )
+    file.write_text(MODEL.format("fully_shard(net)", "pass", "encode").replace("self.embed(x)", line), encoding="utf-8")
     name = line.rpartition("* ")[2]
     snapshot: Any = SimpleNamespace(argv=(), created_wall_ns=time.time_ns() + 10**9)
     frames = [PythonFrame(function=name, file=str(file), line=at) for name, at in [("encode", 5), ("main", 10)]]
@@ -271,3 +269,33 @@ def test_method_of_an_fsdp_module_that_calls_its_own_forward(
     found = said(tmp_path, SAMPLING.format(inner, called), "'weight' must be 2-D", way)
     assert (f"Line 8 calls `{called}()`" in (found.words or "")) == told
     assert ("FSDP.summon_full_params(net, writeback=False)" in (found.words or "")) == told
+
+
+STORE = """class Workers:
+    def announce(self):
+        self.store.set({0}, address)
+    def peers(self):
+        return [self.store.get(f"workers/{{r}}/address") for r in range(self.world)]
+Workers().peers()
+"""
+WAITED = "wait timeout after 6000ms, keys: /workers/0/address"
+
+
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [
+        (
+            'f"worker/{self.rank}/address"',
+            "Line 5 waits for the key `workers/0/address`, and line 3 sets `worker/{self.rank}/address`: no line of the",
+        ),
+        ('"worker/" + str(self.rank) + "/address"', "and line 3 sets"),
+        ('f"workers/{self.rank}/address"', None),  # of another rank, which did not come there
+        ('f"{self.prefix}/{self.rank}/address"', None),
+        ("self.key()", None),
+        ('"ready"', None),  # meant for something else
+    ],
+)
+def test_key_that_no_line_sets(key: str, words: str | None, tmp_path: Path) -> None:
+    """Where another one is so much like it that both are meant to be one."""
+    found = said(tmp_path, STORE.format(key), WAITED, [("peers", 5), ("<module>", 6)]).words or ""
+    assert words in found if words is not None else "no line of the program sets" not in found
