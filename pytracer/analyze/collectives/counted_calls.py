@@ -66,7 +66,7 @@ def at_other_lines(job: JobView, match: GroupMatch, found: Mismatch) -> LeftOut 
     if known is not None:
         return known
     keyed = more_keys(*pair) or more_keys(*pair[::-1])
-    if keyed is not None:
+    if keyed is not None and ended_loop(all_deciders(*pair)) is None:  # that one counts the rounds, too
         return keyed
     parted = LeftOut(parting.subject, parting.advice) if parting is not None else None
     if parting is not None and not parting.inferred and not (parting.skipped and parting.subject is None):

@@ -13,6 +13,7 @@ from pytracer.analyze.collectives.call_sites import calls_by_site, calls_of_grou
 from pytracer.analyze.collectives.deciding_tests import SAME
 from pytracer.analyze.collectives.differing_bounds import equal_heads
 from pytracer.analyze.collectives.held_counts import caught_none
+from pytracer.analyze.collectives.paired_branches import is_paired
 from pytracer.analyze.collectives.quiet_handlers import handlers_that_leave, quiet_handler
 from pytracer.analyze.collectives.rounds import is_fixed
 from pytracer.analyze.collectives.same_rounds import has_same_rounds
@@ -174,7 +175,7 @@ def _of_frame(frame: PythonFrame, tree: ast.Module, line: int, elsewhere: int | 
             yield Decider(frame, tree, loop)
     for item, around in deciding_ifs(tree, line):
         leaves = None if around else last_of(item.body)
-        if SAME.search(ast.unparse(item.test)) or isinstance(leaves, ast.Raise):
+        if SAME.search(ast.unparse(item.test)) or isinstance(leaves, ast.Raise) or is_paired(tree, item, line):
             continue
         if elsewhere is not None and around and spans(item, elsewhere):
             continue

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import msgspec
 
 from pytracer.analyze.behind import Place
@@ -35,7 +33,7 @@ from pytracer.analyze.collectives.units_apart import units_apart
 from pytracer.analyze.collectives.ways import Side, way_to
 from pytracer.analyze.deaths.attribution import views_of
 from pytracer.analyze.evidence.syntax.calls import called_name
-from pytracer.analyze.view import JobView, ProcessView
+from pytracer.analyze.view import JobView
 
 _ADVICE_LINES = (
     "Compare the two lines, and count on all ranks how often each is reached: with other counts, one rank left out a "

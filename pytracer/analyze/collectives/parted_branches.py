@@ -8,6 +8,7 @@ from pytracer._text import capital
 from pytracer.analyze.collectives.deciders import Decider
 from pytracer.analyze.collectives.local_numbers import advice_at
 from pytracer.analyze.collectives.one_rank_tests import one_rank_words
+from pytracer.analyze.collectives.paired_branches import is_paired
 from pytracer.analyze.collectives.parting import Parting, fewer_calls, of_one_rank, of_values
 from pytracer.analyze.collectives.quiet_handlers import quiet_handler
 from pytracer.analyze.collectives.rank_branches import branch_words
@@ -38,7 +39,7 @@ def skipped_call(one: Side, other: Side, at: int) -> Parting | None:
         for item, around in deciding_ifs(tree, frame.line):
             text = quoted(snapshot, frame, item.lineno)
             same = elsewhere is not None and position == at and not (around and not spans(item, elsewhere))
-            if text is None or same:
+            if text is None or same or is_paired(tree, item, frame.line):
                 continue
             came = tested(one, other, at, item.test, item.lineno) if position == at else None
             always = settled(one, other, position, item.test, item.lineno) if came is None else None

@@ -66,8 +66,9 @@ def _saves(view: ProcessView, call: Collective, here: str) -> Iterator[tuple[str
 
 def _of_save(where: str, function: str, line: int) -> LeftOut:
     return LeftOut(
-        f"`{function}()` of {where} saves in a thread, whose collectives share a process group with those of line {line}",
-        f"Which of the two threads comes first is chance on each rank. Make a group for the saves once, on all ranks "
-        f'(`group = dist.new_group(backend="gloo")`), pass `process_group=group` to `{function}()` at {where}, and call '
-        "result() of the last save before the next one, and before destroy_process_group().",
+        f"`{function}()` of {where} saves in a thread, whose collectives share a process group with those of line "
+        f"{line}",
+        "Which of the two threads comes first is chance on each rank. Make a group for the saves once, on all ranks "
+        f'(`group = dist.new_group(backend="gloo")`), pass `process_group=group` to `{function}()` at {where}, and '
+        "call result() of the last save before the next one, and before destroy_process_group().",
     )

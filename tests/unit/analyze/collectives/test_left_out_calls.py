@@ -349,3 +349,37 @@ def test_value_of_one_rank_with_what_it_was(later: str, values: tuple[str, str],
         f"`loss` of line 9 (`if loss < best:`) differs between ranks{shown}, as line 3 (`dist.reduce(total, dst=0)`) "
         "leaves the result on rank 0 only."
     ) in summary(report)
+
+
+FETCH = """def fetch(path, rank):
+    if os.path.exists(path):
+        return path
+    if rank != 0:
+        dist.barrier()
+    download(path)
+    {0}:
+        {1}
+    return path
+def main():
+    fetch("model.pt", dist.get_rank())
+    dist.broadcast(weights, 0)
+"""
+
+
+@pytest.mark.parametrize(
+    ("test", "call", "is_paired"),
+    [
+        ("if rank == 0", "dist.barrier()", True),
+        ("if rank == 1", "dist.barrier()", False),
+        ("if rank == 0", "log(path)", False),
+    ],
+)
+def test_branches_on_the_rank_that_belong_together_decide_nothing(
+    test: str, call: str, is_paired: bool, run: Path
+) -> None:
+    """Each rank comes to one of the two barriers, unless an earlier condition leads it past both."""
+    mine, theirs = [("main", 12)], [("fetch", 5), ("main", 11)]
+    source = FETCH.format(test, call)
+    report = reported(run, source, [], ("broadcast_", mine, [4]), ("barrier", theirs, [1]), NO_MODEL)
+    assert ("line 2 (`if os.path.exists(path):`) skipped the barrier on rank 0" in summary(report)) is is_paired
+    assert ("line 4" in advice(report)) is not is_paired

@@ -286,7 +286,7 @@ WAITED = "wait timeout after 6000ms, keys: /workers/0/address"
     [
         (
             'f"worker/{self.rank}/address"',
-            "Line 5 waits for the key `workers/0/address`, and line 3 sets `worker/{self.rank}/address`: no line of the",
+            "Line 5 waits for the key `workers/0/address`, and line 3 sets `worker/{self.rank}/address`: no line",
         ),
         ('"worker/" + str(self.rank) + "/address"', "and line 3 sets"),
         ('f"workers/{self.rank}/address"', None),  # of another rank, which did not come there

@@ -40,8 +40,8 @@ def unset_key(at: FailingLine) -> str | None:
     if alike[form] < _ALIKE:
         return None
     return (
-        f"Line {at.line} waits for the key `{key}`, and {at.in_file(file, node.lineno)} sets `{_written(node, form)}`: no "
-        "line of the program sets a key of the first form. Write both alike."
+        f"Line {at.line} waits for the key `{key}`, and {at.in_file(file, node.lineno)} sets `{_written(node, form)}`: "
+        "no line of the program sets a key of the first form. Write both alike."
     )
 
 
