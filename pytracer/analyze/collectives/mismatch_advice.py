@@ -14,6 +14,7 @@ from pytracer.analyze.collectives.description import place_of, span_words, value
 from pytracer.analyze.collectives.extra_calls import extra_call
 from pytracer.analyze.collectives.left_out_calls import left_out_in_line
 from pytracer.analyze.collectives.library_calls import library_call
+from pytracer.analyze.collectives.local_parts import local_part
 from pytracer.analyze.collectives.matching import GroupMatch, Mismatch
 from pytracer.analyze.collectives.mismatch_sides import Sides, from_other_lines, two_sides
 from pytracer.analyze.collectives.own_lines import calls_itself, calls_of_line
@@ -156,6 +157,10 @@ def _of_value(job: JobView, match: GroupMatch, found: Mismatch) -> Explained:
         return Explained(known if known is not None else _ADVICE["root"])
     if found.field != "size":
         return Explained(_ADVICE[found.field])
+    sides = two_sides(job, found)
+    part = local_part(*sides) if sides is not None and site_of(sides[0][1]) == site_of(sides[1][1]) else None
+    if part is not None:
+        return Explained(part.advice, part.subject, uneven=True)
     ops = {item.call.op for item in found.variants}
     if ops & set(_SHARDED) and not _is_called_directly(job, found):
         return Explained(_ADVICE_UNITS)

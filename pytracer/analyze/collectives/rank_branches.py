@@ -37,6 +37,11 @@ _RANK_DECIDES = Pattern(
     r"rank\w*(?:\(\))?'?\]?\)* (?:==|!=|in|<|>|<=|>=) |is_(?:\w+_)?main|is_master|main_process", re.IGNORECASE
 )
 _RESULT = "the printing or saving of its result"
+_SETTERS = ("set_model_state_dict", "set_optimizer_state_dict", "set_state_dict")
+_SET_BY_ALL = (
+    "which is a collective of all ranks: call it on all ranks, with StateDictOptions(full_state_dict=True, "
+    "broadcast_from_rank0=True). Only rank 0 needs to read the file; the others pass an empty dict (`{}`)."
+)
 _BARRIERS = ("barrier", "monitored_barrier")
 _DECORATOR = Pattern(
     r"(?:^|\.)(?:rank_(?:zero|0)_only|on_(?:local_|last_)?(?:main_)?process|(?:master|main_process)_only)\b"
@@ -157,6 +162,8 @@ def branch_advice(
         return None
     if below_forward(view, call, inside):
         return f"{found.words}, and {_IN_FORWARD.format(_unwrapped(view, call))}"
+    if inside is not None and inside.rpartition(".")[2] in _SETTERS:
+        return f"{found.words}, so that only some ranks call {inside}(), {_SET_BY_ALL}"
     what = f"{inside}(), which is a collective of all ranks" if inside is not None else "what communicates there"
     what += _led_words(way_to(view, call), found.frame, call) if inside is None else ""
     op = (call.op or "") if found.frame == place_of(call) else ""

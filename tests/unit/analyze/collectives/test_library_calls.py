@@ -69,3 +69,11 @@ def test_collective_that_the_line_calls_itself_needs_no_other_name(library: list
     """The look-alike."""
     said, _ = summary_of(run, library, [("main", 7)])
     assert "rank 0 called broadcast at program.py:7 in main" in said
+
+
+def test_state_that_one_rank_alone_sets_is_read_by_one_and_set_by_all(run: Path) -> None:
+    """Not "keep its result for one rank": the others take part with an empty state."""
+    sets = ("set_model_state_dict", f"{TORCH}/distributed/checkpoint/state_dict.py", 1312)
+    _, told = summary_of(run, [BROADCAST, LOGGED, sets, NO_GRAD], [("save", 3), ("main", 5)])
+    assert "only some ranks call set_model_state_dict(), which is a collective of all ranks: call it on all" in told
+    assert "the others pass an empty dict (`{}`)" in told and "printing or saving" not in told

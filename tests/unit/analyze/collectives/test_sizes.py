@@ -466,3 +466,31 @@ def test_number_that_only_scales_values_makes_no_size(run: Path) -> None:
     """`x / int(x.max())` has the size of `x`."""
     source = "def main(path):\n    x = torch.load(path)\n    x = x / int(x.max())\n    dist.all_reduce(x)\n"
     assert "out of its own data" not in advised(run, source, [("main", 4)], ([[8, 4]], [[9, 4]]))
+
+
+PARTS = """class Table:
+    def __init__(self, rows, mesh):
+        self.weight = {0}
+    def whole(self):
+        return self.weight.{1}
+Table(rows, mesh).whole()
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "gathers", "known"),
+    [
+        ("DTensor.from_local(rows, mesh, [Shard(0)])", "full_tensor()", True),
+        ("tensor.DTensor.from_local(rows, mesh, [Shard(0)])", "redistribute(placements=[Replicate()])", True),
+        ("DTensor.from_local(rows, mesh, [Shard(0)], shape=whole, stride=(8, 1))", "full_tensor()", False),
+        ("DTensor.from_local(rows, mesh, [Shard(0)], **options)", "full_tensor()", False),
+        ("distribute_tensor(rows, mesh, [Shard(0)])", "full_tensor()", False),
+        ("DTensor.from_local(rows, mesh, [Shard(0)])", "gather()", False),
+    ],
+)
+def test_parts_that_each_rank_cut_for_itself(made: str, gathers: str, known: bool, run: Path) -> None:
+    """The line that says nothing of the whole is named, where the other one gathers just that."""
+    way = [("Table.whole", 5), ("<module>", 6)]
+    report = reported(run, PARTS.format(made, gathers), way, ([[50, 8]], [[51, 8]]), op="_allgather_base_")
+    assert ("takes for granted that the parts of all ranks have one size" in summary(report)) is known
+    assert ("pass `shape=` and `stride=` of the whole" in advice(report)) is known
