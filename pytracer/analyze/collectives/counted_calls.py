@@ -77,7 +77,7 @@ def at_other_lines(job: JobView, match: GroupMatch, found: Mismatch) -> LeftOut 
         return without
     maybe = may_have_left_out(deciding)
     if parting is not None and not parting.inferred:
-        return maybe or parted
+        return maybe or LeftOut(parting.subject or parting.counted, parting.advice)
     ended_early = _ended_early(deciding) if parting is None else None
     if ended_early is not None:
         return ended_early

@@ -9,7 +9,7 @@ from pytracer.analyze.collectives.deciders import Decider
 from pytracer.analyze.collectives.local_numbers import advice_at
 from pytracer.analyze.collectives.one_rank_tests import one_rank_words
 from pytracer.analyze.collectives.paired_branches import is_paired
-from pytracer.analyze.collectives.parting import Parting, fewer_calls, of_one_rank, of_values
+from pytracer.analyze.collectives.parting import Parting, fewer_calls, fewer_rounds, of_one_rank, of_values
 from pytracer.analyze.collectives.quiet_handlers import quiet_handler
 from pytracer.analyze.collectives.rank_branches import branch_words
 from pytracer.analyze.collectives.tested_values import settled, tested
@@ -63,6 +63,7 @@ def skipped_call(one: Side, other: Side, at: int) -> Parting | None:
             return Parting(
                 f"{words}, and {other.name} passed it by: {advice_at(snapshot, one.way, position, item, tree)}",
                 skipped=True,
+                counted=fewer_rounds(one, other, frame, item, text) if not around else None,
             )
     return None
 

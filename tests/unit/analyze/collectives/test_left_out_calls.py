@@ -383,3 +383,30 @@ def test_branches_on_the_rank_that_belong_together_decide_nothing(
     report = reported(run, source, [], ("broadcast_", mine, [4]), ("barrier", theirs, [1]), NO_MODEL)
     assert ("line 2 (`if os.path.exists(path):`) skipped the barrier on rank 0" in summary(report)) is is_paired
     assert ("line 4" in advice(report)) is not is_paired
+
+
+ACCUMULATED = """def train(batches):
+    done = 0
+    for x in batches:
+        if {0}:
+            continue
+        done += 1
+        with nullcontext() if done % 4 == 0 else model.no_sync():
+            dist.all_reduce(x)
+def main():
+    train(data)
+    dist.broadcast(weights, 0)
+"""
+
+
+def test_rounds_that_a_continue_may_have_left_out_are_counted(run: Path) -> None:
+    """Which rounds communicate at all depends on a number that it changes, so that nothing is sure of one round."""
+    source = ACCUMULATED.format("not x.isfinite().all()")
+    mine, theirs = ("allreduce_", [("train", 8), ("main", 10)], [4]), ("broadcast_", [("main", 11)], [4])
+    report = reported(run, source, [[4], [4]], mine, theirs, NO_MODEL)
+    assert (
+        "rank 1 had called 2 times from line 8, rank 0 3 times, and line 4 (`if not x.isfinite().all():`) may have "
+        "left out a round there" in summary(report)
+    )
+    never = reported(run, source, [], mine, theirs, NO_MODEL)
+    assert "may have left out a round" not in summary(never)
