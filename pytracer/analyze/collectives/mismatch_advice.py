@@ -19,6 +19,7 @@ from pytracer.analyze.collectives.matching import GroupMatch, Mismatch
 from pytracer.analyze.collectives.mismatch_sides import Sides, from_other_lines, two_sides
 from pytracer.analyze.collectives.own_lines import calls_itself, calls_of_line
 from pytracer.analyze.collectives.own_orders import own_order
+from pytracer.analyze.collectives.own_roots import own_root
 from pytracer.analyze.collectives.packed_gradients import Packing, packing_of
 from pytracer.analyze.collectives.packed_keys import packed_keys
 from pytracer.analyze.collectives.padded_rows import padded_rows
@@ -152,12 +153,15 @@ def _of_op(found: Mismatch) -> str:
 
 def _of_value(job: JobView, match: GroupMatch, found: Mismatch) -> Explained:
     """Of one operation, to which the ranks passed different values."""
+    sides = two_sides(job, found)
     if found.field == "root":
+        itself = own_root(sides, match) if sides is not None else None
+        if itself is not None:
+            return Explained(itself.advice, itself.subject)
         known = _of_root(job, match, found)
         return Explained(known if known is not None else _ADVICE["root"])
     if found.field != "size":
         return Explained(_ADVICE[found.field])
-    sides = two_sides(job, found)
     part = local_part(*sides) if sides is not None and site_of(sides[0][1]) == site_of(sides[1][1]) else None
     if part is not None:
         return Explained(part.advice, part.subject, uneven=True)

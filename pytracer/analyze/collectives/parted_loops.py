@@ -23,7 +23,7 @@ from pytracer.analyze.collectives.rank_objects import decided_by_rank
 from pytracer.analyze.collectives.rounds import batches_of, join_words
 from pytracer.analyze.collectives.stop_flags import stop_flag, way_out
 from pytracer.analyze.collectives.tested_values import tested, tested_words
-from pytracer.analyze.collectives.used_up_loops import has_more_rounds, used_up_loop
+from pytracer.analyze.collectives.used_up_loops import has_more_rounds, is_in_later_round, used_up_loop
 from pytracer.analyze.collectives.ways import Side, in_step, parted, quoted
 from pytracer.analyze.evidence.slicing.by_rank import SizeSource, rounds_source
 from pytracer.analyze.evidence.slicing.files import program_files
@@ -186,8 +186,13 @@ def _is_of_settings(side: Side, at: int, loop: Loop) -> bool:
     if called_name(loop.iter) != "range" or spot is None:
         return False
     asked = [part for item in loop.iter.args for part in nodes_of(item) if isinstance(part, ast.expr)]
-    made = [slice_.made(item, spot, calls=True).node for item in asked]
-    return not any(isinstance(part, ast.Call) or is_of_rank(part) for item in made for part in nodes_of(item))
+    owners = {id(part.value) for part in asked if isinstance(part, ast.Attribute)}
+    made = [slice_.made(item, spot, calls=True).node for item in asked if id(item) not in owners]
+    return not any(
+        (isinstance(part, ast.Call) and not (part is item and called_name(part) == "add_argument")) or is_of_rank(part)
+        for item in made
+        for part in nodes_of(item)
+    )
 
 
 def _ended_by(inside: Side, outside: Side, at: int, loop: Loop, ends: Sequence[ast.If]) -> Parting | None:
@@ -215,6 +220,7 @@ def _left_by(inside: Side, outside: Side, at: int, loop: Loop) -> Parting | None
     if quiet_handler(snapshot, inside.way[fork:], outside.name, unless, outside.view) is not None:
         return None
     sure = out[0] == loop.lineno or _is_endless(inside, at, loop) or has_more_rounds(inside, outside, at, loop)
+    sure = sure or (_is_of_settings(inside, at, loop) and is_in_later_round(inside, outside, at, loop))
     flag = stop_flag(program_files(snapshot, inside.way[::-1]), here.file, *out)
     if not sure and flag is None:
         return None

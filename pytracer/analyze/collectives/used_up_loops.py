@@ -20,6 +20,8 @@ from pytracer.analyze.evidence.syntax.round_counters import round_counter
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, spans
 from pytracer.decode.types.journal import Unit
 
+_ASCENDS = 2  # arguments of range() without a step, which may be negative
+
 
 class UsedUpLoop(msgspec.Struct, frozen=True):
     """`rounds`: how many the rank behind it had; the other one was in a later one, `round`, counted from 1.
@@ -94,6 +96,21 @@ def has_more_rounds(inside: Side, outside: Side, at: int, loop: Loop) -> bool:
     last = str(end.value) if isinstance(end, ast.Constant) else pairs[1][1] if pairs[1] is not None else ""
     round_ = pairs[0][1] if pairs[0] is not None else ""
     return last.isdigit() and round_.isdigit() and int(round_) + 1 < int(last)
+
+
+def is_in_later_round(inside: Side, outside: Side, at: int, loop: Loop) -> bool:
+    """Whether the rank in a loop over range(n) is in a later round of it than that in which the other one left it."""
+    counter = round_counter(loop)
+    if counter is None or isinstance(loop, ast.While) or not isinstance(loop.iter, ast.Call):
+        return False
+    compared = Compared(inside.view, inside.call, outside.view, outside.call)
+    spot = compared.slice.spot(len(inside.way) - 1 - at)
+    if called_name(loop.iter) != "range" or len(loop.iter.args) > _ASCENDS or spot is None:
+        return False
+    if _is_bound_behind(outside, at, loop, counter, spot):
+        return False
+    pair = compared.pair(counter, spot)
+    return pair is not None and all(item.isdigit() for item in pair) and int(pair[0]) > int(pair[1])
 
 
 def _first(loop: Loop) -> int:

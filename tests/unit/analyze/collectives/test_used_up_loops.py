@@ -101,3 +101,31 @@ def test_loop_over_a_range_was_left_before_its_end(
     monkeypatch.setattr(used_up_loops, "may_have_changed", lambda *given: False)
     side: Any = SimpleNamespace(view=None, call=None, way=[SimpleNamespace(line=5)])
     assert used_up_loops.has_more_rounds(side, side, 0, loops_around(tree, 3)[0]) == more
+
+
+@pytest.mark.parametrize(
+    ("head", "pairs", "later"),
+    [
+        ("range(self.max_epochs)", {"epoch": ("4", "3")}, True),
+        ("range(start, self.max_epochs)", {"epoch": ("4", "3")}, True),
+        ("range(self.max_epochs)", {"epoch": ("4", "4")}, False),
+        ("range(self.max_epochs)", {}, False),
+        ("range(self.max_epochs, 0, -1)", {"epoch": ("4", "3")}, False),
+        ("enumerate(loader)", {"epoch": ("4", "3")}, False),
+    ],
+    ids=["later", "from a number", "same round", "not known", "downwards", "no range"],
+)
+def test_rank_in_a_loop_is_in_a_later_round_than_the_other_had(
+    head: str, pairs: dict[str, tuple[str, str]], later: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Then a range of the same end had not ended for that one, whatever the end is."""
+    tree = ast.parse(
+        f"def fit(self):\n    for epoch in {head}:\n        step()\n        if stop(): break\n    save()\n"
+    )
+    compared = SimpleNamespace(
+        slice=SimpleNamespace(spot=lambda depth: "spot"), pair=lambda node, spot: pairs.get(ast.unparse(node))
+    )
+    monkeypatch.setattr(used_up_loops, "Compared", lambda *sides: compared)
+    monkeypatch.setattr(used_up_loops, "may_have_changed", lambda *given: False)
+    side: Any = SimpleNamespace(view=None, call=None, way=[SimpleNamespace(line=5)])
+    assert used_up_loops.is_in_later_round(side, side, 0, loops_around(tree, 3)[0]) == later
