@@ -49,7 +49,7 @@ def own_root(sides: Sequence[tuple[ProcessView, Collective]], match: GroupMatch)
 
 
 def _owner(tree: ast.Module, line: int, root: ast.expr) -> tuple[ast.If, ast.expr] | None:
-    """Of `if self.owner[i] == rank:` around a line, or `!= rank: continue` before it: what the rank is compared with."""
+    """What the rank is compared with: by `if owner[i] == rank:` around a line, or `!= rank: continue` before it."""
     for item, around in deciding_ifs(tree, line):
         test = item.test
         if not isinstance(test, ast.Compare) or len(test.ops) != 1:
