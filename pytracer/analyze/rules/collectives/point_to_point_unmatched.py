@@ -25,6 +25,7 @@ import msgspec
 from pytracer._text import capital, count_words
 from pytracer.analyze.behind import Behind
 from pytracer.analyze.collectives.absent_ranks import confidence_of_circle, last_seen, wait_evidence, wait_words
+from pytracer.analyze.collectives.crossed_messages import crossed_message
 from pytracer.analyze.collectives.description import at_place, call_evidence, span_words
 from pytracer.analyze.collectives.empty_loops import EmptyLoop, empty_loop
 from pytracer.analyze.collectives.messages import (
@@ -270,6 +271,12 @@ def _describe_tags(job: JobView, wait: Wait) -> Description:
     )
 
 
+_AGREE_ON_SIZE = (
+    "Make both sides agree on shape and dtype: compare the configurations that the sizes come from, or send the shape "
+    "first and receive into a tensor of that shape."
+)
+
+
 def _describe_sizes(job: JobView, item: Unequal) -> Description:
     sides = ((item.sender, "sent", item.sent), (item.receiver, "receives", item.received))
     words = [
@@ -277,14 +284,15 @@ def _describe_sizes(job: JobView, item: Unequal) -> Description:
         f"{at_place(call)}"
         for rank, verb, call in sides
     ]
+    crossed = crossed_message(job, item)
+    why = f"; {crossed.subject}" if crossed is not None else ""
     return Description(
-        f"Ranks disagree in the size of a message: {'; '.join(words)}.",
+        f"Ranks disagree in the size of a message: {'; '.join(words)}{why}.",
         [
             *(call_evidence(rank, call, None) for rank, _, call in sides),
             *symptom_evidence(job),
         ],
-        "Make both sides agree on shape and dtype: compare the configurations that the sizes come from, or send the "
-        "shape first and receive into a tensor of that shape.",
+        crossed.advice if crossed is not None else _AGREE_ON_SIZE,
         ["a third rank: which of the two is wrong is undecidable from what they passed"],
     )
 

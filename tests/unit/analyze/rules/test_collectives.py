@@ -1040,6 +1040,26 @@ def test_message_of_another_size_than_its_receiver_asks_for_is_named(
         assert verdict(report) == ("collective-mismatch", None)
 
 
+@pytest.mark.parametrize(
+    ("size", "line", "tag", "crossed"), [(2, 45, 0, True), (3, 45, 0, False), (2, 44, 0, False), (2, 45, 1, False)]
+)
+def test_message_that_is_received_before_the_one_sent_first(
+    size: int, line: int, tag: int, crossed: bool, run: Path
+) -> None:
+    """The look-alikes: a message of a third size, one of the same line in the next round, and one of another tag."""
+    job = Ranks(2)
+    job.everybody(DONE)
+    later = call("send", size, state="failed", peer=1, tag=tag, flags=1, line=line)
+    job.calls(0, call("send", 4, peer=1, tag=0, flags=1, line=44), later)
+    job.calls(1, call("recv_", 2, state="failed", peer=0, tag=0, flags=1, line=48))
+    job.aborted(1)
+    job.raised(0, at=7001)
+    report = build_report(job.job(run))
+    words = "what rank 1 receives there is of the size that rank 0 sends next, at line 45"
+    assert (words in summary(report)) is crossed
+    assert ("Exchange the two lines on one side" in advice(report)) is crossed
+
+
 def test_matched_messages_in_another_order_of_tags_are_fine(run: Path) -> None:
     """Tags may be received in any order."""
     job = Ranks(2)
