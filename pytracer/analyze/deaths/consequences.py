@@ -216,6 +216,7 @@ class Followers:
         else:
             causes = [o for o in causes if o.nature != "sent" or o.view.process.signal == SIGKILL]
         causes = [o for o in causes if o.surely_before(death) or not self._sent_by_same(parent, o)]
+        causes = [o for o in causes if o.surely_before(death) or not self._is_below(o, death)]
         if not causes or self._was_seen_first(parent, death, causes):
             return None
         by_agent = parent.process.role == "launcher" and runs_agent(parent.process.snapshot.argv)
@@ -289,6 +290,10 @@ class Followers:
         """Whether that process ended the other one as well: of two that it ended, neither is why it ended the other."""
         number = other.view.process.signal
         return other.nature == "sent" and number is not None and self._sent_by(parent, other, number)
+
+    def _is_below(self, other: Death, death: Death) -> bool:
+        """Whether the process of a death is above that of the other, which no third process learns of before it."""
+        return any(view is death.view for view in self._tree.ancestors(other.view))
 
     @staticmethod
     def _may_have_sent(parent: ProcessView, death: Death) -> bool:

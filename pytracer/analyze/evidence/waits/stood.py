@@ -46,6 +46,7 @@ from pytracer.analyze.evidence.waits.unasked_tasks import UnaskedTasks
 from pytracer.analyze.evidence.waits.undone_items import UndoneItems
 from pytracer.analyze.evidence.waits.unread_at_exit import UnreadAtExit
 from pytracer.analyze.evidence.waits.unread_queues import unread_queue
+from pytracer.analyze.evidence.waits.unseen_loading import unseen_loading
 from pytracer.analyze.evidence.waits.unsent import Unsent, unsent_advice
 from pytracer.analyze.evidence.waits.untaken_queues import UntakenQueue
 from pytracer.analyze.evidence.waits.wait_advice import ADVICE, read_later, wait_advice
@@ -195,7 +196,7 @@ def _not_put(view: ProcessView, wait: ProcessWait) -> str:
     return f"{_NOT_PUT}{_OF_POOL if calls & {*_TASKS} else ''}{_LOOKS}"
 
 
-def _loading_words(found: Stood, worker: ProcessView) -> str:
+def _loading_words(view: ProcessView, found: Stood, worker: ProcessView) -> str:
     """`; DataLoader worker 0 (pid 8) had been loading samples 0-7 for 9.1 s at data.py:5 in Video.__getitem__`."""
     end = asked_to_end(found.ended.process)
     loading = loading_words(worker, end.mono_ns if end is not None else None)
@@ -204,8 +205,16 @@ def _loading_words(found: Stood, worker: ProcessView) -> str:
         ever = "it never ends: " if stood.never_ends else ""
         why = f"; {ever}{stood.reason.words}" if stood.reason is not None else ""
         return f"; {loading} {stood.loop_words}{stood.pause.usual_words if stood.pause is not None else ''}{why}"
+    unseen = unseen_loading(view, worker)
     at = f" at {place_words(worker.python_frame)}" if worker.python_frame is not None else ""
-    return f"; {loading}{at}"
+    return f"; {loading}{unseen.words if unseen is not None else at}"
+
+
+def _loading_advice(view: ProcessView, worker: ProcessView) -> str:
+    stood, unseen = stood_loop(worker), unseen_loading(view, worker)
+    if stood is not None and stood.reason is not None:
+        return stood.reason.advice
+    return (unseen.advice if unseen is not None else None) or _LOADING
 
 
 def why_words(view: ProcessView, found: Stood) -> str:
@@ -244,7 +253,7 @@ def why_words(view: ProcessView, found: Stood) -> str:
     if found.threads is not None and found.thread is None:
         return f"; {found.threads.words}"
     if found.loading is not None and found.thread is None:
-        return _loading_words(found, found.loading)
+        return _loading_words(view, found, found.loading)
     if found.unasked is not None and found.unasked.words is not None and found.thread is None:
         return f"; {found.unasked.words}"
     if found.gone and found.thread is None:
@@ -318,8 +327,7 @@ def _own_advice(view: ProcessView, found: Stood) -> str:
     if found.threads is not None and found.thread is None:
         return found.threads.advice
     if found.loading is not None and found.thread is None:
-        stood = stood_loop(found.loading)
-        return stood.reason.advice if stood is not None and stood.reason is not None else _LOADING
+        return _loading_advice(view, found.loading)
     if found.unasked is not None and found.thread is None:
         return found.unasked.advice
     if found.receiver is not None and found.thread is None:

@@ -23,6 +23,7 @@ from pytracer.analyze.evidence.syntax.loops import loops_around
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.outcomes import ValueOf
 from pytracer.analyze.evidence.syntax.removals import removal_of
+from pytracer.analyze.evidence.syntax.same_successors import same_again
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of
 from pytracer.analyze.evidence.syntax.standing_steps import may_stand, standing_steps
 from pytracer.analyze.evidence.syntax.unbounded import (
@@ -254,10 +255,14 @@ def _innermost(view: ProcessView, frame: PythonFrame, *, called: bool) -> tuple[
     loop = next(iter(_loops(view, frame)), None)
     if loop is None or tree is None or (called and loops_around(tree, line)[-1:] not in ([loop], [])):
         return None, None
+    scope = scope_of(tree, line)
+    for around in _loops(view, frame):
+        again = same_again(tree, scope, around)
+        if again is not None:
+            return around, again
     adds = empty_append(view, frame)
     if adds is not None and adds.loop is loop:
         return loop, None if adds.grows else adds.reason
-    scope = scope_of(tree, line)
     values = _values(view, main_stack(view), frame)
     if removal_of(scope, loop) is not None:
         removes = empty_removal(view, frame, values)

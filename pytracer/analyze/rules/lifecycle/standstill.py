@@ -162,6 +162,7 @@ _FOR_EVER: tuple[WaitKind, ...] = ("forked-openmp", "forked-lock", "forked-notic
 _IN_A_TASK = {False: "ended inside of a task of the pool", True: "could not read its task of the pool"}
 _LONG = 200  # characters of a headline before its end
 _HOW_LONG = "how long it had waited: the stacks are of the moment of the signal"
+_WORKER = "the line of the worker: its recording has no stack of its end"
 _THREADS = "which threads the library had in the parent and in the child"
 _KERNEL = "whether a kernel never ends or was only slow: the device is not asked for that"
 
@@ -327,6 +328,8 @@ def _missing(found: Stood) -> list[str | None]:
     loop = stood_loop(found.loading) if found.loading is not None else None
     if loop is not None and loop.never_ends:
         return []
+    if found.loading is not None and not found.loading.python_stack:
+        return [_WORKER]
     of_library = _THREADS if found.wait.kind == "forked-native" else None
     return [_KERNEL if found.device is not None else _HOW_LONG, of_library]
 
