@@ -16,6 +16,7 @@ from pytracer.analyze.evidence.waits.exited_workers import exited_workers
 from pytracer.analyze.evidence.waits.failed_task import failed_task
 from pytracer.analyze.evidence.waits.forked_locks import forked_lock
 from pytracer.analyze.evidence.waits.joined_threads import process_reason, thread_reason
+from pytracer.analyze.evidence.waits.left_children import left_children
 from pytracer.analyze.evidence.waits.library_threads import LibraryThread, library_thread
 from pytracer.analyze.evidence.waits.lock_order import crossed_locks, lock_holder
 from pytracer.analyze.evidence.waits.lost_tasks import lost_task
@@ -81,7 +82,7 @@ def last_wait(job: JobView, ended: ProcessView) -> tuple[ProcessView, Stood] | N
     asks = wait.kind == "message" or (wait.kind == "queue" and between)
     gone = _children_gone(job, view) if asks else ()
     locks = crossed_locks(view) if wait.kind == "lock" else None
-    return view, Stood(
+    found = Stood(
         wait,
         tuple(chain[:-1]),
         ended,
@@ -113,6 +114,16 @@ def last_wait(job: JobView, ended: ProcessView) -> tuple[ProcessView, Stood] | N
         undone=undone_items(job, view, wait),
         threads=thread_reason(job, view, wait) or _of_children(job, chain) or _without_end(view, wait),
         spawner=lost_spawner(job, view) if wait.kind in _OF_WORKERS else None,
+    )
+    left = left_children(job, ended) if not _is_told_otherwise(found) else None
+    return (left.parent, Stood(left.wait, (), left.parent, left=left)) if left is not None else (view, found)
+
+
+def _is_told_otherwise(found: Stood) -> bool:
+    """Whether more is known of a child that waits than that nobody tells it to end."""
+    return any(
+        item is not None
+        for item in (found.thread, found.handled, found.unsent, found.task, found.untaken, found.exited, found.spawner)
     )
 
 

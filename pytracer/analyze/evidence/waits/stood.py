@@ -28,6 +28,7 @@ from pytracer.analyze.evidence.waits.full_output import full_output_advice
 from pytracer.analyze.evidence.waits.held_by_parent import HeldByParent
 from pytracer.analyze.evidence.waits.interop_threads import started_words
 from pytracer.analyze.evidence.waits.killed_holder import KilledHolder
+from pytracer.analyze.evidence.waits.left_children import LeftChildren
 from pytracer.analyze.evidence.waits.library_threads import LibraryThread
 from pytracer.analyze.evidence.waits.lock_order import CrossedLocks, LockHolder
 from pytracer.analyze.evidence.waits.lost_lock import LostLock
@@ -153,6 +154,8 @@ class Stood(msgspec.Struct, frozen=True):
     """Of a queue between processes whose workers have all ended, or ask for more."""
     threads: ThreadReason | None = None
     """Why the threads do not end, or answer, that it waits for."""
+    left: LeftChildren | None = None
+    """Of a program that has come to its end: its children that are no daemons."""
 
     @property
     def unread(self) -> bool:

@@ -91,6 +91,7 @@ from pytracer.analyze.evidence.waits.forked_pool_words import pool_of
 from pytracer.analyze.evidence.waits.held_by_parent import HeldByParent, held_by_parent
 from pytracer.analyze.evidence.waits.killed_holder import KilledHolder, killed_holder
 from pytracer.analyze.evidence.waits.last_wait import last_wait
+from pytracer.analyze.evidence.waits.left_children import LeftChildren
 from pytracer.analyze.evidence.waits.left_locks import left_lock
 from pytracer.analyze.evidence.waits.library_threads import LibraryThread
 from pytracer.analyze.evidence.waits.lost_lock import LostLock, lost_lock
@@ -251,6 +252,8 @@ class Standstill:
                 [_HOW_LONG],
                 line=found.forked.taken,
             )
+        if found.left is not None:
+            return _describe_left(job, judgement, found.left)
         if found.exited is not None:
             return _describe_exited(job, judgement, found.exited)
         if found.untaken is not None and found.thread is None:
@@ -338,6 +341,8 @@ def _confidence(view: ProcessView, found: Stood, suspects: Sequence[Death]) -> C
     """More than that of its kind of wait, where it is known why the wait cannot end."""
     if found.device is not None:
         return found.device.confidence
+    if found.left is not None:
+        return "likely" if found.left.sure else "possible"
     is_sure = found.unread or bool(found.gone) or (found.thread is not None and found.thread.sure)
     is_sure |= any(
         item is not None
@@ -437,6 +442,19 @@ def _describe_exited(job: JobView, judgement: Judgement[Stood], exited: ExitedWo
         advice_of(view, found),
         [],
         line=exited.at,
+    )
+
+
+def _describe_left(job: JobView, judgement: Judgement[Stood], left: LeftChildren) -> Description:
+    """The end of the program first; no line of it runs any more."""
+    return Description(
+        f"{introduction(judgement.views)} {left.words}; "
+        f"{end_words(job, judgement.views[0], judgement.found, short=len(left.words) > _LONG)}.",
+        [],
+        left.advice,
+        [_HOW_LONG],
+        line=left.at,
+        behind=Behind.of([], left),
     )
 
 
