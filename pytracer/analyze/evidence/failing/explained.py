@@ -103,6 +103,7 @@ from pytracer.analyze.evidence.failing.stored.other_folders import in_other_fold
 from pytracer.analyze.evidence.failing.stored.pickled import not_picklable
 from pytracer.analyze.evidence.failing.stored.plain_states import plain_state, plain_subject
 from pytracer.analyze.evidence.failing.stored.removed_files import removed_file, removed_subject
+from pytracer.analyze.evidence.failing.stored.short_records import short_record, short_record_subject
 from pytracer.analyze.evidence.failing.stored.states import (
     environment_subject,
     environment_variable,
@@ -258,6 +259,7 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
     padded_record,
     half_written,
     misread_file,
+    short_record,
     object_array,
     left_lock,
     broken_file,
@@ -382,6 +384,7 @@ _SUBJECTS = (
     full_disk_subject,
     half_written_subject,
     misread_subject,
+    short_record_subject,
     unrewound_subject,
     padded_record_subject,
     archive_name_subject,

@@ -111,7 +111,7 @@ def process_reason(
     name = last_name(taken.queue) if taken is not None else None
     if taken is None or name is None:
         return None
-    text, who = shortened(ast.unparse(taken.queue), _LONGEST), f"{alike} of its children" if alike > 1 else "its child"
+    text, who = shortened(ast.unparse(taken.queue), _LONGEST), f"{alike} children of its parent" if alike > 1 else "it"
     asked = _Asked(at, at.line, tree, text, names_of_object(tree, name), who, alike, "process")
     return _unmarked(parent, asked)
 

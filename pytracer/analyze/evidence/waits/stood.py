@@ -50,6 +50,7 @@ from pytracer.analyze.evidence.waits.unread_queues import unread_queue
 from pytracer.analyze.evidence.waits.unseen_loading import unseen_loading
 from pytracer.analyze.evidence.waits.unsent import Unsent, unsent_advice
 from pytracer.analyze.evidence.waits.untaken_queues import UntakenQueue
+from pytracer.analyze.evidence.waits.untold_ends import error_advice, telling_advice
 from pytracer.analyze.evidence.waits.wait_advice import ADVICE, read_later, wait_advice
 from pytracer.analyze.evidence.waits.wait_chain import (
     meanwhile_words,
@@ -368,7 +369,9 @@ def _own_advice(view: ProcessView, found: Stood) -> str:
             return handled + forked.advice
         return handled + (found.both.advice if found.both is not None else wait_advice(view, found.wait))
     in_limit = found.thread.sure and (kind != "pool" or found.thread.loads)
-    return f"{found.thread.advice} {_LIMIT.get(kind, ADVICE[kind]) if in_limit else ADVICE[kind]}"
+    tells = telling_advice(view, found.wait, found.thread) if in_limit else None
+    limit = tells or (_LIMIT.get(kind, ADVICE[kind]) if in_limit else ADVICE[kind])
+    return f"{error_advice(view, found.thread) if in_limit else found.thread.advice} {limit}"
 
 
 def _meanwhile(view: ProcessView, found: Stood) -> str:
