@@ -15,6 +15,7 @@ from pytracer.analyze.evidence.indices.smallest import smallest_index
 from pytracer.analyze.evidence.known_crashes import known_crash
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.native.loading import loading, ran_past_end
+from pytracer.analyze.evidence.native.other_profilers import other_profilers
 from pytracer.analyze.evidence.operators.not_finite_lines import not_finite_lines
 from pytracer.analyze.evidence.operators.operator import find_operator, out_of_range
 from pytracer.analyze.evidence.operators.state_sizes import state_advice, state_behind, state_size
@@ -42,6 +43,7 @@ _OF_ARGUMENTS = ("wild-pointer", "null-dereference", "arithmetic", "out-of-bound
 _OF_CODE = (*_OF_ARGUMENTS, "illegal-instruction", "read-only-memory", "misaligned-access", "other-death")
 _BY_POINTERS = ("wild-pointer", "null-dereference", "out-of-bounds", "runaway-access")
 _BY_INDEX = ("out-of-bounds", "runaway-access", "wrong-index")
+_STOPPED_TWICE = "profiler-stopped-twice"
 _ABOUT_ARGUMENTS = ("Check ", "Compare ")
 
 
@@ -61,6 +63,7 @@ def described(job: JobView, rule: AnyRule, judgement: AnyJudgement, *, is_cause:
         if judgement.verdict_class != "external-kill" and not words.has_place:
             words = structs.replace(words, summary=with_line(words.summary, judgement.views))
         words = _recognized(judgement, words)
+        words = _of_profilers(judgement.views[0], words)
         state = state_size(judgement.views[0]) if rule.id in _OF_ARGUMENTS else None
         if state is not None:
             lines = state_behind(judgement.views[0], state) or words.behind
@@ -299,6 +302,16 @@ def _of_larger_tensor(rule: str, view: ProcessView, words: Description) -> Descr
     if beyond is None or storage is None or beyond.storage.base != storage.base:
         return words
     return structs.replace(words, advice=beyond_advice(view, beyond), explained=True)
+
+
+def _of_profilers(view: ProcessView, words: Description) -> Description:
+    """With the other threads that profiled, of a crash that is known to come of that."""
+    known = any(item.id == _STOPPED_TWICE for item in words.evidence if item is not None)
+    others = other_profilers(view) if known else None
+    if others is None:
+        return words
+    summary = f"{words.summary.removesuffix('.')}{others.words}."
+    return structs.replace(words, summary=summary, advice=f"{words.advice}{others.advice}", explained=True)
 
 
 def _recognized(judgement: AnyJudgement, words: Description) -> Description:
