@@ -7,9 +7,10 @@ code that holds the GIL while it waits for threads that ask for it. Of a DataLoa
 long, the loop that it went round in is named, with what may keep that from ending. A program that has come to its end
 waits for its threads and children that are no daemons: what would end the loop of such a child is named. Of a wait for
 a CUDA device, and of any call of its driver while a stream stays busy, the report has these streams, the launches that
-are not known to be over (level `ops`), and kernels whose text has a loop that only waits. An exception that ended a thread of the same process before is named: the thread may be
-the one that is waited for. So is what a child could not send that it had put into a queue, and the exception that the
-program was handling: a `with` or `finally` may wait on the way out.
+are not known to be over (level `ops`), and kernels whose text has a loop that only waits. An exception that ended a
+thread of the same process before is named: the thread may be the one that is waited for. So is what a child could not
+send that it had put into a queue, and the exception that the program was handling: a `with` or `finally` may wait on
+the way out.
 
 Why it happens: fork() copies one thread only. The threads of an OpenMP pool that the parent had used do not exist in
 the child, whose next parallel region waits for them for ever; nor do threads that held a lock at that moment, or those
