@@ -49,8 +49,8 @@ def ended_loop(found: Sequence[Deciding]) -> LeftOut | None:
     if keys is not None:
         said = f": `{keys}` has fewer keys on {absent.name}"
         same = (
-            f"Fill `{keys}` with the same keys on all ranks, with a neutral value (0, and a count of 0) for what one "
-            "has not seen; or all_gather_object() the keys first, and go through their sorted union."
+            f"Fill `{keys}` with the same keys on all ranks, with a neutral value (0, or an empty list) "
+            "for what one has not seen; or all_gather_object() the keys first, and go through their sorted union."
         )
     calls = calls_words(there, len(_calls_of_pass(absent, there, by)))
     subject = f"{left_words(there, absent, by)}{said}"
