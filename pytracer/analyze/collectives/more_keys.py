@@ -114,7 +114,29 @@ def _begins_round(found: _Round, one: Side) -> bool:
     while found.has(calls.get(number - 1)):
         number -= 1
         first = calls[number]
-    return first is not None and first == site_of(one.call)
+    return first is not None and first == site_of(one.call) and _is_of_one_pass(found, one, calls.get(number - 1))
+
+
+def _is_of_one_pass(found: _Round, one: Side, before: Site | None) -> bool:
+    """Whether the calls of the loop are all of its last pass: the call before them is of each round around it.
+
+    Else a rank that has more batches is at the first key again, where the other one has none left.
+    """
+    snapshot = one.view.process.snapshot
+    for frame in one.way[found.position :: -1]:
+        tree = found.tree if frame is found.frame else syntax_tree(snapshot, frame)
+        if tree is None or frame.line is None:
+            return False
+        loops = loops_around(tree, found.loop.lineno if frame is found.frame else frame.line)
+        if not loops:
+            continue
+        if before is None:
+            return False
+        if before[0] == frame.file and spans(loops[-1], before[2]):
+            return not any(spans(loops[-1], item.lineno) for item, _ in deciding_ifs(tree, before[2]))
+        calls = (item for item in nodes_of(loops[-1]) if isinstance(item, ast.Call))
+        return any(called_name(item) == _named(before)[1] for item in calls)
+    return True
 
 
 def _named(site: Site) -> tuple[str, str]:

@@ -18,6 +18,7 @@ from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
+from pytracer.analyze.evidence.syntax.scopes import function_named
 from pytracer.analyze.naming import line_in
 from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import Collective
@@ -56,7 +57,10 @@ def two_threads(match: GroupMatch, found: Mismatch, sides: Sequence[ProcessView]
 def _saves(view: ProcessView, call: Collective, here: str) -> Iterator[tuple[str, str]]:
     """Calls that save in a thread without a group of their own: the line and the function as it is written."""
     frames = way_to(view, call)[::-1]
-    for file, tree in program_files(view.process.snapshot, frames).items():
+    files = program_files(view.process.snapshot, frames)
+    if any(function_named(tree, _SAVES) is not None for tree in files.values()):  # the program's own, perhaps
+        return
+    for file, tree in files.items():
         for item in nodes_of(tree):
             if not isinstance(item, ast.Call) or called_name(item) != _SAVES:
                 continue

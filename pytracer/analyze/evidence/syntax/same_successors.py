@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer._text import shortened
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value, passed_values
 from pytracer.analyze.evidence.syntax.changes import PURE, RANDOM, bound_in, names_read, touched
@@ -30,8 +31,19 @@ from pytracer.analyze.evidence.syntax.unbounded import (
 _SAME = PURE | {"hash", "divmod", "pow", "floor", "item"}  # of the same arguments always
 _GENERATORS = frozenset({"Random", "default_rng", "RandomState", "manual_seed"})
 _SEEDS = frozenset({"seed", "manual_seed"})
-_VARY = frozenset({"next", "read", "readline", "pop", "popleft", "get_nowait", "recv", "time", "monotonic", "input"})
-_DEPTH = 2
+_DEPTH, _DEEPEST = 2, 4
+_LIBRARIES = frozenset({"numpy", "np", "torch", "cv2", "PIL", "json", "pickle", "math", "re", "Image", "F"})
+_STEADY = frozenset(  # of what they are given, besides: they read a file, or look at a value
+    {"load", "loads", "open", "imread", "convert", "decode", "array", "asarray", "split", "strip", "lower", "upper"}
+    | {"startswith", "endswith", "mean", "std", "numel", "dim", "size", "count", "index", "find", "copy", "clone", "to"}
+    | {"astype", "float", "long", "tolist", "numpy", "keys", "values", "items", "get", "isnan", "isfinite", "nonzero"}
+)
+_VARYING = Pattern(  # what another thread or process changes
+    r"(^|[._])(next|readline|pop\w*|get_nowait|recv|time|monotonic|input|exists|is_?file|stat|busy|idle|ready|alive|done"
+    r"|free|state|status|full|empty|locked|active|available|running|qsize|acquire|poll|sleep|wait)$"
+)
+_ENDS = (ast.Break, ast.Return, ast.Raise)
+_STORES = frozenset({"append", "add", "pop", "update", "setdefault", "remove", "extend", "clear", "insert", "discard"})
 
 
 def same_again(tree: ast.Module, scope: Scope, loop: EndlessLoop) -> Reason | None:
@@ -51,6 +63,8 @@ def same_again(tree: ast.Module, scope: Scope, loop: EndlessLoop) -> Reason | No
         if made is None or node is None or name not in made.names or not made.bounded:
             continue
         if not body.keeps(made.names) or any(body.goes_on(item, name) for item in made.names - {name}):
+            continue
+        if not body.takes(name, loop.test) or body.compares(name, loop.test):
             continue
         test = _end_by(body, loop, name)
         if test is not None:
@@ -150,6 +164,24 @@ class _Body:
                 todo += [one for value in values for one in self._read(value)]
         return seen
 
+    def takes(self, name: str, test: ast.expr) -> bool:
+        """Whether a variable says which item is looked at: as an index, or passed to what gives it."""
+        nodes = [*self.nodes, *nodes_of(test)]
+        places = [item.slice for item in nodes if isinstance(item, ast.Subscript)]
+        calls = [item for item in nodes if isinstance(item, ast.Call) and called_name(item) not in _SAME]
+        places += [one for item in calls for one in passed_values(item)]
+        return any(isinstance(item, ast.Name) and item.id == name for item in places)
+
+    def compares(self, name: str, test: ast.expr) -> bool:
+        """Whether an end asks for the variable itself, as `if i == first: raise`, which is then what ends a circle."""
+        tests = [test, *(item.test for item in self.nodes if isinstance(item, ast.Assert))]
+        ifs = (item for item in self.nodes if isinstance(item, ast.If))
+        tests += [item.test for item in ifs if any(isinstance(one, _ENDS) for one in nodes_of(item))]
+        sides = [
+            (item.left, *item.comparators) for one in tests for item in nodes_of(one) if isinstance(item, ast.Compare)
+        ]
+        return any(isinstance(one, ast.Name) and one.id == name for item in sides for one in item)
+
     def goes_on(self, item: str, name: str) -> bool:
         """Whether a variable gets its next value from its last one, without another variable: a counter."""
         return item != name and any(item in self.behind(value, name) for value in self.values.get(item) or ())
@@ -180,7 +212,13 @@ class _Body:
             if self.goes_on(item, name):
                 return False
             made += values or ()
-        return not any(self._varies(call, self._depth) for node in made for call in _calls(node))
+            if self._owner is not None and "." in item and item in _stored_in(self._owner):
+                return False
+        read = (one for node in made for one in nodes_of(node) if isinstance(one, ast.Attribute))
+        if any(_VARYING.search(one.attr) for one in read):
+            return False
+        seen: set[ast.AST] = set()
+        return not any(self._varies(call, _DEEPEST, seen) for node in made for call in _calls(node))
 
     def _same(self, call: ast.Call) -> _Made | None:
         """Of a call that returns the same for the same arguments."""
@@ -219,14 +257,22 @@ class _Body:
         ]  # fmt: skip
         return _Made(bounded=True, seeded=seeds[0], also=tuple(passed_values(seeds[0]))) if len(seeds) == 1 else None
 
-    def _varies(self, call: ast.Call, depth: int) -> bool:
+    def _varies(self, call: ast.Call, depth: int, seen: set[ast.AST]) -> bool:
         """Whether it may return something else for the same arguments, as far as its source shows."""
-        if called_name(call) in _VARY:
+        text, name = ast.unparse(call.func), called_name(call) or ""
+        if _VARYING.search(text):
             return True
         function = self._function(call)
-        if function is None:
-            return RANDOM.search(ast.unparse(call.func)) is not None and self._drawn(call) is None
-        return depth > 0 and any(self._varies(item, depth - 1) for item in _calls(function))
+        if function is not None and function not in seen:
+            seen.add(function)
+            inner = (self._varies(item, depth - 1, seen) for item in _calls(function))
+            return not depth or _stores(function) or any(inner)
+        if function is not None:
+            return False
+        if RANDOM.search(text):
+            return self._drawn(call) is None
+        known = name in _SAME | _STEADY | _GENERATORS | _SEEDS or text.partition(".")[0] in _LIBRARIES
+        return not known
 
     def _function(self, call: ast.Call) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
         """The program's function that is called: by its bare name, or as a method of `self`."""
@@ -265,6 +311,31 @@ def _values(nodes: Sequence[ast.AST]) -> dict[str, list[ast.expr] | None]:
     stored = (item for item in nodes if isinstance(item, ast.Name) and isinstance(item.ctx, ast.Store))
     others = {item.id for item in stored if item not in plain}
     return {**found, **dict.fromkeys(others)}
+
+
+def _stores(function: ast.AST) -> bool:
+    """Whether a method changes an attribute, or an item of one: a counter, or what it keeps."""
+    return any(name.startswith("self.") for name in bound_in(own_nodes(function)) | _filled(own_nodes(function)))
+
+
+def _stored_in(owner: ast.ClassDef) -> set[str]:
+    """Attributes that methods set, or fill, later than at first."""
+    methods = [item for item in owner.body if isinstance(item, ast.FunctionDef) and item.name != "__init__"]
+    return {one for item in methods for one in bound_in(own_nodes(item)) | _filled(own_nodes(item))}
+
+
+def _filled(nodes: Sequence[ast.AST]) -> set[str]:
+    """`self.rows` of `self.rows[i] = row` and of `self.rows.append(row)`."""
+    items = {
+        ast.unparse(item.value)
+        for item in nodes
+        if isinstance(item, ast.Subscript) and not isinstance(item.ctx, ast.Load)
+    }
+    return items | {
+        ast.unparse(item.func.value)
+        for item in nodes
+        if isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute) and item.func.attr in _STORES
+    }
 
 
 def _imported(tree: ast.Module) -> set[str]:

@@ -105,8 +105,9 @@ def test_rank_that_ended_has_fewer_keys(run: Path) -> None:
         (PROGRAM.replace("            meter.sync", "            if meter.count: meter.sync"), None),
         (PROGRAM.replace("not dist.is_initialized()", "self.total is None"), None),
         (PROGRAM.replace("    logger.share()", "    logger.share(); best.synchronize()"), None),
+        (PROGRAM.replace("    logger.share()", "        logger.share()"), None),
     ],
-    ids=["first round", "list", "condition", "condition inside", "called elsewhere"],
+    ids=["first round", "list", "condition", "condition inside", "called elsewhere", "each batch"],
 )
 def test_other_reasons_to_go_on(source: str, before: list[tuple[str, int]] | None, run: Path) -> None:
     """The look-alikes: other rounds, another loop, and what else may leave out a call."""

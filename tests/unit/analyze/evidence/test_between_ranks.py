@@ -293,6 +293,7 @@ WAITED = "wait timeout after 6000ms, keys: /workers/0/address"
         ('f"{self.prefix}/{self.rank}/address"', None),
         ("self.key()", None),
         ('"ready"', None),  # meant for something else
+        ('f"worker/{r}/address", own); self.store.get(f"worker/{r}/address"', None),  # another key, which is read
     ],
 )
 def test_key_that_no_line_sets(key: str, words: str | None, tmp_path: Path) -> None:

@@ -37,11 +37,11 @@ def unset_key(at: FailingLine) -> str | None:
         return None
     alike = {form: max((_likeness(form, item) for item in [*asked, key]), default=0.0) for *_, form in sets}
     file, node, form = max(sets, key=lambda item: alike[item[2]])
-    if alike[form] < _ALIKE:
+    if alike[form] < _ALIKE or _is_read(at, form):
         return None
     return (
         f"Line {at.line} waits for the key `{key}`, and {at.in_file(file, node.lineno)} sets `{_written(node, form)}`: "
-        "no line of the program sets a key of the first form. Write both alike."
+        "no line of the program sets a key of the first form. Write both alike, if no other program is to set it."
     )
 
 
@@ -55,6 +55,17 @@ def _sets(at: FailingLine) -> Iterator[tuple[str, ast.expr, str]]:
             spot = Spot(file, tree, scope_of(tree, call.lineno), call.lineno)
             for form in key_forms(at.slice, given[0], spot):
                 yield file, given[0], form
+
+
+def _is_read(at: FailingLine, form: str) -> bool:
+    """Whether a line waits for a key of that form, too: then it is another key, and no slip."""
+    for file, tree in at.files.items():
+        for call in (item for item in nodes_of(tree) if isinstance(item, ast.Call) and item.args):
+            if called_name(call) in _WAITS and isinstance(call.func, ast.Attribute):
+                spot = Spot(file, tree, scope_of(tree, call.lineno), call.lineno)
+                if form in key_forms(at.slice, call.args[0], spot):
+                    return True
+    return False
 
 
 def _fits(form: str, key: str) -> bool:

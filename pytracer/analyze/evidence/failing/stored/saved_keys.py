@@ -66,7 +66,7 @@ def _top_keys(at: FailingLine, node: ast.expr, spot: Spot) -> tuple[str, ...] | 
     """None where some are not known, and nothing of a state of parameters."""
     made = at.slice.made(node, spot, calls=False)
     if isinstance(made.node, ast.Call) and called_name(made.node) in _FLAT:
-        return ()
+        return () if at.slice.function(made.node, made.spot) is None else None
     found = dict_keys(at.slice, node, spot)
     if found is None or any(item.key is None or item.below is not None for item in found.keys):
         return None

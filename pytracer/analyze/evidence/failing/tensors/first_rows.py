@@ -14,10 +14,14 @@ from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.recorded import shape_of
 from pytracer.analyze.evidence.slicing.single_tensors import returns_one_tensor
 from pytracer.analyze.evidence.slicing.spots import Spot
-from pytracer.analyze.evidence.syntax.calls import passed_values
+from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
+from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value, passed_values
+from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 
 _SIZES = Pattern(r"\b(?:sizes?|shapes?|dimensions?|dim|batch_size|targets?|scalar|expected \d\w*D)\b", re.IGNORECASE)
+
+_SEQUENCES = Pattern(r"(?:Transformer(?:(?:En|De)coderLayer)?|MultiheadAttention|LSTM|GRU|RNN)$")
 
 
 class _Row(msgspec.Struct, frozen=True):
@@ -82,7 +86,10 @@ def _row(at: FailingLine, node: ast.AST, spot: Spot, name: str | None, sizes: tu
     call = base.node
     if not isinstance(call, ast.Call):
         return None
-    given = next((shape for item in passed_values(call) if (shape := shape_of(at.value_at(item, base.spot)))), None)
+    first = next(iter(passed_values(call)), None)
+    if first is None or _is_set_behind(first, call, base.spot) or _takes_steps_first(at):
+        return None
+    given = shape_of(at.value_at(first, base.spot))
     batch = given.sizes[0] if given is not None and given.sizes else 0
     if batch < 2 or (sizes is not None and sizes[:1] == (batch,)):
         return None
@@ -91,6 +98,26 @@ def _row(at: FailingLine, node: ast.AST, spot: Spot, name: str | None, sizes: tu
 
 def _is_asked_for(at: FailingLine, row: _Row) -> bool:
     """Whether the batch is what the other operand has; or a dimension is asked for that the row has lost."""
-    if any(shape.sizes[:1] == (row.batch,) for name, shape in at.shapes.items() if name != row.name):
+    own = (row.name, *map(ast.unparse, passed_values(row.call)[:1]))
+    others = [shape for name, shape in at.shapes.items() if name not in own]
+    if others:
+        return any(shape.sizes[:1] == (row.batch,) for shape in others)
+    if "Dimension out of range" in at.message:
         return True
-    return re.search(rf"\b{row.batch}\b", at.message) is not None or "Dimension out of range" in at.message
+    named = re.search(rf"(?<!dimension )\b{row.batch}\b", at.message) is not None
+    return named and row.batch not in (row.sizes or ())
+
+
+def _is_set_behind(given: ast.expr, call: ast.Call, spot: Spot) -> bool:
+    """Whether what the model was given may be another value by now."""
+    name = variable(given)
+    return name is None or any(line > call.lineno for line, _ in lines_that_bind(spot.scope, name))
+
+
+def _takes_steps_first(at: FailingLine) -> bool:
+    """Whether a layer of the program takes the steps of a sequence as dimension 0, and the batch as dimension 1."""
+    calls = (item for tree in at.files.values() for item in nodes_of(tree) if isinstance(item, ast.Call))
+    return any(
+        _SEQUENCES.match(called_name(item) or "") is not None and keyword_value(item, "batch_first") is None
+        for item in calls
+    )

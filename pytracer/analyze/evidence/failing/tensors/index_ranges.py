@@ -16,7 +16,7 @@ from pytracer.analyze.evidence.failing.tensors.grown_tables import grown_table
 from pytracer.analyze.evidence.failing.tensors.positions import too_many_places
 from pytracer.analyze.evidence.failing.usage.settings import by_constants
 from pytracer.analyze.evidence.slicing.spots import Made, Spot
-from pytracer.analyze.evidence.syntax.calls import argument_at, called_name, keyword_value
+from pytracer.analyze.evidence.syntax.calls import argument_at, called_name, keyword_value, passed_values
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes, second_parameter
@@ -244,6 +244,9 @@ def _fewer_chunks(at: FailingLine, made: Made | None, count: int) -> str | None:
     number = at.evaluated(asked, made.spot) if asked is not None else None
     origin = at.slice.made(asked, made.spot, calls=True).node if asked is not None else None
     of_ranks = origin is not None and _WORLD.search(ast.unparse(origin)) is not None
+    of_group = isinstance(origin, ast.Call) and passed_values(origin)  # of fewer ranks, perhaps
+    rank = at.snapshot.rank
+    of_ranks = of_ranks and not of_group and (rank is None or (rank.world_size or 0) > count)
     if asked is None or (number is None and not of_ranks) or (number is not None and number <= count):
         return None
     few = f"`{source(asked)}`" if number is None else str(number)

@@ -9,9 +9,12 @@ import re
 from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.recorded import sizes_in
+from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 
 _Sizes = tuple[int, ...]
+_KEEPING = ("isnan", "isfinite", "isinf", "abs", "logical_not", "astype", "copy")
 
 
 def unfit_mask(at: FailingLine, found: re.Match[str]) -> str | None:
@@ -26,7 +29,9 @@ def unfit_array_mask(at: FailingLine, _: re.Match[str]) -> str | None:
         return None
     table = at.shape(node.value)
     read = {shape.sizes for name in names_in(node.slice) if (shape := at.shape(name)) is not None and shape.sizes}
-    return _unfit(at, read.pop(), table.sizes) if table is not None and len(read) == 1 else None
+    kept = not any(isinstance(item, (ast.Subscript, ast.Tuple)) for item in nodes_of(node.slice))
+    kept = kept and all(called_name(item) in _KEEPING for item in nodes_of(node.slice) if isinstance(item, ast.Call))
+    return _unfit(at, read.pop(), table.sizes) if table is not None and len(read) == 1 and kept else None
 
 
 def _unfit(at: FailingLine, mask: _Sizes, table: _Sizes) -> str | None:
@@ -63,14 +68,14 @@ def _fitting(mask: _Sizes, table: _Sizes, what: str, held: str) -> str | None:
         return None
     text = what if what.isidentifier() or what.endswith(")") else f"({what})"
     if 1 in mask and tuple(size for size in mask if size != 1) == table[: len(mask) - mask.count(1)]:
-        last = -1 if mask[-1] == 1 else ""
+        last = -1 if mask[-1] == 1 and mask.count(1) == 1 else ""
         return f"the mask has a dimension of 1 too many. Take it away (`{text}.squeeze({last})`)."
     first = next((table[:k] for k in range(1, len(table) + 1) if math.prod(table[:k]) == math.prod(mask)), None)
     if first is not None and first != mask:
         return _reshaped(mask, first, text, held, whole=first == table)
     if table[1 : len(mask) + 1] == mask and table[0] != mask[0]:
         more = "" if len(mask) == 1 else " and on"
-        return f"the mask is as long as dimension 1{more}. Write `{held}[:, {what}]`."
+        return f"the mask is as long as dimension 1{more}. Write `{held}[:, {what}]` if it is of those."
     return None
 
 

@@ -9,7 +9,7 @@ from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.processes.handlers import failed_tries, head_of_handler
 from pytracer.analyze.evidence.failing.usage.emptied import is_empty
-from pytracer.analyze.evidence.failing.usage.empty_rounds import set_by_no_round
+from pytracer.analyze.evidence.failing.usage.empty_rounds import is_unset, set_by_no_round
 from pytracer.analyze.evidence.failing.usage.liveness import asks_for_worker
 from pytracer.analyze.evidence.failing.usage.missed_lines import missed
 from pytracer.analyze.evidence.failing.usage.settings import whence
@@ -137,6 +137,8 @@ def _left_to_one_rank(at: FailingLine, name: str, item: ast.stmt, line: int) -> 
     """Of a line below `if rank == 0:` that another rank did not come by."""
     below = isinstance(item, ast.If) and not (item.orelse and item.orelse[0].lineno <= line)
     if not isinstance(item, ast.If) or not below or is_for_one_rank(item.test) is not True:
+        return None
+    if isinstance(item.test, ast.BoolOp) or is_unset(at.scope, name):
         return None
     return (
         f"`{name}` is set only at {at.here(line)}, below `if {source(item.test)}` ({at.here(item.lineno)}), which did "

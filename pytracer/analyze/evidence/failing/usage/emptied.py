@@ -291,7 +291,7 @@ def never_filled(at: FailingLine, scope: Scope, name: str, made: int, fill: int,
     ways += [f"what it adds (`{source(added)}`) came to nothing"] if added is not None else []
     ways += [f"`{source(item.iter)}` ({at.here(item.lineno)}) gave nothing" for item in sorted(over, key=_last_first)
              if not _has_items(at, item.iter, scope)]  # fmt: skip
-    if len(over) > 1 and len(ways) > _MOST_WAYS:
+    if not ways or (len(over) > 1 and len(ways) > _MOST_WAYS):
         return plain
     return f"only {at.here(fill)} {does} it, and {', or '.join(ways)}" if over or held else plain
 

@@ -7,6 +7,9 @@ value from before.
 from __future__ import annotations
 
 import ast
+import re
+from collections.abc import Sequence
+from typing import TypeGuard
 
 import msgspec
 
@@ -19,21 +22,20 @@ from pytracer.analyze.evidence.failing.usage.empty_data import too_few
 from pytracer.analyze.evidence.failing.usage.missed_lines import DROPS_ALL
 from pytracer.analyze.evidence.slicing.calls import method_of
 from pytracer.analyze.evidence.slicing.spots import Made, Spot
-from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
+from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value, passed_values
 from pytracer.analyze.evidence.syntax.loops import loops_of
 from pytracer.analyze.evidence.syntax.names import holds, variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes, spans
 
-_PASSES_ON = frozenset(
-    {"enumerate", "tqdm", "trange", "track", "list", "tuple", "iter", "reversed", "sorted", "islice"}
-)
+_PASSES_ON = frozenset({"enumerate", "tqdm", "track", "list", "tuple", "iter", "reversed", "sorted"})
 _OF_ALL = frozenset({"DistributedSampler", "SequentialSampler", "RandomSampler"})  # give nothing only of no samples
 _MAP_STYLE = frozenset({"TensorDataset", "Subset", "ImageFolder", "DatasetFolder", "list", "sorted"})
 _SKIPS = (ast.Continue, ast.Break, ast.Return)
 _MAY_SKIP = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.Match)
 _SOME = Pattern(r" of [1-9]\d*$|^\[[1-9]")  # `list of 3`, `[2, 3] float32`
 _LONG = 260
+_MOST_OF_RANGE = 3
 _ONLY_IF = "Set `{name}` before the loop only if that may be so."
 
 Loop = ast.For | ast.AsyncFor
@@ -95,7 +97,9 @@ def _sets_in_each_round(loop: Loop, name: str, line: int) -> bool:
 def runs_in_each_round(loop: Loop, line: int) -> bool:
     """Whether no round can pass by an assignment of its body."""
     body = [
-        item for part in loop.body for item in (part.body if isinstance(part, (ast.With, ast.AsyncWith)) else [part])
+        item
+        for part in loop.body
+        for item in (part.body if isinstance(part, (ast.With, ast.AsyncWith)) and not _hushes(part) else [part])
     ]
     for item in body:
         if item.lineno <= line <= (item.end_lineno or 0):
@@ -107,15 +111,29 @@ def runs_in_each_round(loop: Loop, line: int) -> bool:
 
 def is_met(scope: Scope, loop: Loop, line: int) -> bool:
     """Whether the program comes to a later line by the loop only."""
-    nodes = (item for item in own_nodes(scope) if isinstance(item, ast.stmt) and item is not loop)
-    around = (item for item in nodes if isinstance(item, _MAY_SKIP) or _hushes(item))
-    return loop.lineno < line and all(not spans(item, loop.lineno) or spans(item, line) for item in around)
+    may_skip = (item for item in own_nodes(scope) if isinstance(item, _MAY_SKIP) or _hushes(item))
+    around = [item for item in may_skip if item is not loop and item.lineno <= loop.lineno <= (item.end_lineno or 0)]
+    return loop.lineno < line and all(_in_same_block(item, loop.lineno, line) for item in around)
 
 
-def _hushes(item: ast.AST) -> bool:
-    """`with suppress(ValueError):`."""
-    calls = [part.context_expr for part in item.items] if isinstance(item, (ast.With, ast.AsyncWith)) else []
+def _hushes(item: ast.AST) -> TypeGuard[ast.With | ast.AsyncWith]:
+    """`with suppress(KeyError):`."""
+    given = item.items if isinstance(item, (ast.With, ast.AsyncWith)) else ()
+    calls = (part.context_expr for part in given)
     return any(isinstance(call, ast.Call) and called_name(call) in ("suppress", "raises") for call in calls)
+
+
+def _in_same_block(item: ast.AST, first: int, line: int) -> bool:
+    """Whether a line is reached only by what comes before it in one block of a statement; no handler is, or `else`."""
+    blocks = [getattr(item, name, []) for name in ("body", "orelse", "finalbody")]
+    blocks += [part.body for name in ("handlers", "cases") for part in getattr(item, name, [])]
+    if isinstance(item, ast.Try):
+        blocks[:2] = [[*item.body, *item.orelse]] if not _is_between(item.handlers, line) else [item.body]
+    return any(_is_between(block, first) and _is_between(block, line) for block in blocks)
+
+
+def _is_between(block: Sequence[ast.stmt | ast.ExceptHandler], line: int) -> bool:
+    return any(part.lineno <= line <= (part.end_lineno or 0) for part in block)
 
 
 def had_items(at: FailingLine, loop: Loop) -> bool:
@@ -139,18 +157,39 @@ def nothing_given(at: FailingLine, loop: Loop, spot: Spot) -> Nothing:
     if value is not None and value.startswith("DataLoader"):
         return _of_loader(at, over, spot, value)
     if isinstance(over, ast.Call) and called_name(over) == "range":
-        given = [item for item in over.args if not isinstance(item, ast.Constant)]
-        numbers = [f"`{source(item)}` is {told}" for item in given if (told := _number(at, item, spot)) is not None]
-        return Nothing(f"`{text}` has no number{f', as {numbers[0]}' if len(numbers) == 1 else ''}")
+        return Nothing(f"`{text}` has no number{_of_range(at, over, spot)}")
     name = variable(over)
     came = at.came(name) if name is not None and spot.depth == 0 else ""
-    if value is not None and value.endswith(", used up"):
+    if value is not None and value.endswith(", used up") and name is not None and _may_use_up(spot, name, loop):
         return Nothing(f"`{text}`{came} was used up before", None, "Make it anew for each pass.")
     why = emptied_by(at, spot.scope, name, loop.lineno) if name is not None and spot.depth == 0 else None
     if is_empty(value):
         return Nothing(f"`{text}`{came if why is None else ''} is empty", f"as {why}" if why is not None else None)
     listed = isinstance(over, (ast.List, ast.Tuple, ast.Set)) and not over.elts
     return Nothing(f"`{text}`{came} {'is empty' if listed else 'gave nothing'}")
+
+
+def _of_range(at: FailingLine, over: ast.Call, spot: Spot) -> str:
+    """Its one number that is no constant, where that still leaves it empty: it may have changed behind the loop."""
+    given = [item for item in over.args if not isinstance(item, ast.Constant)]
+    told = _number(at, given[0], spot) if len(given) == 1 else None
+    if told is None or re.fullmatch(r"-?\d+", told) is None:
+        return ""
+    numbers = [item.value if isinstance(item, ast.Constant) else int(told) for item in over.args]
+    whole = [item for item in numbers if isinstance(item, int)]
+    if len(whole) < len(numbers) or len(whole) > _MOST_OF_RANGE or whole[2:] == [0]:
+        return ""
+    return "" if range(*whole) else f", as `{source(given[0])}` is {told}"
+
+
+def _may_use_up(spot: Spot, name: str, loop: Loop) -> bool:
+    """Whether a line above goes through an iterator: the loop itself leaves it used up, too."""
+    above = [item for item in own_nodes(spot.scope) if getattr(item, "lineno", loop.lineno) < loop.lineno]
+    return any(
+        (isinstance(item, (ast.For, ast.AsyncFor)) and holds(item.iter, name))
+        or (isinstance(item, ast.Call) and any(holds(part, name) for part in passed_values(item)))
+        for item in above
+    )
 
 
 def _number(at: FailingLine, node: ast.expr, spot: Spot) -> str | None:
@@ -172,7 +211,8 @@ def _of_loader(at: FailingLine, over: ast.expr, spot: Spot, told: str) -> Nothin
         return Nothing(what, None, f"Look at len() of `{source(over)}`, its dataset and its sampler.")
     held = f"`{source(given)}`"
     if "drop_last=True" in told:
-        return Nothing(what, f"as {held} has no whole batch (drop_last=True)")
+        whose = held if keyword_value(call, "sampler") is None else f"what its sampler takes of {held}"
+        return Nothing(what, f"as {whose} makes no whole batch (drop_last=True)")
     if not _gives_all(at, call, made.spot):
         return Nothing(what, None, f"Look at len({source(given)}), and at what its sampler leaves out.")
     dataset = at.slice.made(given, made.spot, calls=True)

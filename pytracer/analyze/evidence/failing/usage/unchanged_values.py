@@ -21,6 +21,8 @@ from pytracer.analyze.evidence.failing.usage.empty_rounds import (
     nothing_given,
     runs_in_each_round,
 )
+from pytracer.analyze.evidence.slicing.single_tensors import METHODS, returns_one_tensor
+from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes, spans
@@ -31,6 +33,7 @@ _OF_NUMBER = Pattern(
     r"|expected (?:a )?Tensor.*\bgot (?:float|int)\b"
 )
 _NUMBERS = Pattern(r"\.item\(\)|\.tolist\(\)|\b(?:float|int|len|round)\(|\.(?:size|numel)\(|\.shape\b")
+_OF_TENSOR = METHODS | {"grad", "data"}
 
 
 class _Unchanged(msgspec.Struct, frozen=True):
@@ -71,6 +74,8 @@ def _unchanged(at: FailingLine) -> _Unchanged | None:
             continue
         loop = _only_loop(at.scope, name, first.lineno, at.line)
         if loop is None or spans(loop, at.line) or not is_met(at.scope, loop, at.line) or had_items(at, loop):
+            continue
+        if _may_be_plain(at, name, loop):
             continue
         if not any(variable(item) in at.values for item in nodes_of(loop.target)):  # else there was a round
             return _Unchanged(name, value, first, loop)
@@ -114,6 +119,24 @@ def _adds_to(item: ast.stmt, name: str) -> bool:
 def _is_plain(item: ast.stmt) -> bool:
     """`count += 1`."""
     return isinstance(item, (ast.Assign, ast.AugAssign)) and isinstance(item.value, ast.Constant)
+
+
+def _may_be_plain(at: FailingLine, name: str, loop: Loop) -> bool:
+    """Whether rounds may have added plain numbers: of the program's function, or of an object that it goes over."""
+    spot = at.slice.spot(0)
+    targets = {variable(item) for item in nodes_of(loop.target)} - {None}
+    changes = [item for item in own_nodes(loop) if isinstance(item, ast.stmt) and _adds_to(item, name)]
+    for node in (part for item in changes for part in nodes_of(item)):
+        if isinstance(node, ast.Attribute) and variable(node.value) in targets and node.attr not in _OF_TENSOR:
+            return True
+        if not isinstance(node, ast.Call) or spot is None:
+            continue
+        own = at.slice.function(node, spot) is not None
+        if called_name(node) == "sum" and isinstance(node.func, ast.Name):
+            return True
+        if own and not returns_one_tensor(at.slice, node, spot):
+            return True
+    return False
 
 
 def _is_in(loop: Loop, item: ast.stmt) -> bool:

@@ -91,6 +91,11 @@ def test_next_item_that_follows_from_the_last_one_may_go_round(then: str, words:
         {"loaded": "next(self.stream) + i"},
         {"then": "i = i + 1"},
         {"then": "i = self.other(i)", "first": "self.step += 1", "other": "i + self.step"},
+        {"loaded": "self.queues[i]", "test": "not row.empty()"},
+        {"loaded": "self.workers[i]", "test": "not row.busy"},
+        {"loaded": "self.transform(self.rows[i])"},
+        {"before": "first = i", "then": "i = (i + 1) % self.n\nif i == first:\n    raise IndexError"},
+        {"loaded": "self.model(self.rows[i])", "test": "row.item() < 0.1"},
     ],
     ids=[
         "own generator",
@@ -103,6 +108,11 @@ def test_next_item_that_follows_from_the_last_one_may_go_round(then: str, words:
         "stream",
         "on",
         "step",
+        "queues",
+        "workers",
+        "transform",
+        "once around",
+        "training",
     ],
 )
 def test_what_goes_on_by_itself_is_no_circle(changed: dict[str, str]) -> None:
