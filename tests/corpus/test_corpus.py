@@ -1,7 +1,7 @@
 """Crashes that users reported, run below the launcher: class, culprit, headline and next step.
 
 cases.toml has those that rules were made for; unseen.toml, second_unseen.toml, tenth_unseen.toml,
-nineteenth_unseen.toml, and twenty_first_unseen.toml to forty_seventh_unseen.toml those that were judged before any rule
+nineteenth_unseen.toml, and twenty_first_unseen.toml to forty_eighth_unseen.toml those that were judged before any rule
 knew them; ranks.toml failures among ranks. Cases that are `measured` only are not run here.
 `root`: only root may do what the program does. `or`: what a race may end in as well; `survives`: it may end well, too,
 and is run again. `by_processor`: on some it always ends well.
@@ -61,6 +61,7 @@ _SETS = (
         "forty_fifth_unseen.toml",
         "forty_sixth_unseen.toml",
         "forty_seventh_unseen.toml",
+        "forty_eighth_unseen.toml",
     ),
 )
 CASES: list[tuple[str, dict[str, Any]]] = [
