@@ -468,7 +468,7 @@ def test_number_that_only_scales_values_makes_no_size(run: Path) -> None:
     assert "out of its own data" not in advised(run, source, [("main", 4)], ([[8, 4]], [[9, 4]]))
 
 
-PARTS = """class Table:
+TABLE = """class Table:
     def __init__(self, rows, mesh):
         self.weight = {0}
     def whole(self):
@@ -491,6 +491,6 @@ Table(rows, mesh).whole()
 def test_parts_that_each_rank_cut_for_itself(made: str, gathers: str, known: bool, run: Path) -> None:
     """The line that says nothing of the whole is named, where the other one gathers just that."""
     way = [("Table.whole", 5), ("<module>", 6)]
-    report = reported(run, PARTS.format(made, gathers), way, ([[50, 8]], [[51, 8]]), op="_allgather_base_")
+    report = reported(run, TABLE.format(made, gathers), way, ([[50, 8]], [[51, 8]]), op="_allgather_base_")
     assert ("takes for granted that the parts of all ranks have one size" in summary(report)) is known
     assert ("pass `shape=` and `stride=` of the whole" in advice(report)) is known

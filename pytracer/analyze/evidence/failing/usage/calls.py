@@ -118,7 +118,7 @@ def unset_name(at: FailingLine) -> str | None:
     around = [
         item
         for item in own_nodes(at.scope)
-        if isinstance(item, (ast.For, ast.While, ast.If, ast.Try))
+        if (isinstance(item, (ast.For, ast.While, ast.If, ast.Try)) or _suppresses(item))
         and item.lineno < line <= (item.end_lineno or 0) < at.line
     ]
     if not around:
@@ -131,6 +131,12 @@ def unset_name(at: FailingLine) -> str | None:
     words = why.words if why is not None else _not_run(at, around[0])
     advice = (why.advice if why is not None else None) or "Set it before, and handle that case."
     return f"`{name}` is set only at {at.here(line)}, and {words}. {advice}"
+
+
+def _suppresses(item: ast.AST) -> bool:
+    return isinstance(item, ast.With) and any(
+        isinstance(part.context_expr, ast.Call) and called_name(part.context_expr) == "suppress" for part in item.items
+    )
 
 
 def _left_to_one_rank(at: FailingLine, name: str, item: ast.stmt, line: int) -> str | None:

@@ -131,10 +131,9 @@ def _number_already(at: FailingLine) -> str | None:
     value = at.value(node.value) if node is not None else None
     if found is None or node is None or value is None:
         return None
-    empty = ", perhaps as the loop that adds to it had no round" if value == "0" else ""
     name = source(node.value)
     return (
-        f"`{name}`{whence(at, node.value)} is {value}, a plain {found[1]}{empty}, which has no .{found[2]}: leave "
+        f"`{name}`{whence(at, node.value)} is {value}, a plain {found[1]}, which has no .{found[2]}: leave "
         f".{found[2]}() out at line {at.line}."
     )
 

@@ -23,7 +23,7 @@ def written(source: str, value: int, monkeypatch: pytest.MonkeyPatch) -> str | N
     monkeypatch.setattr(module, "program_files", lambda *_: {"/tmp/train.py": ast.parse(source)})
     monkeypatch.setattr(module, "place_of", lambda _, __, line: f"line {line}")
     monkeypatch.setattr(module, "line_text", lambda _, frame: lines[(frame.line or 0) - 1].strip())
-    view: Any = SimpleNamespace(process=SimpleNamespace(snapshot=None))
+    view: Any = SimpleNamespace(process=SimpleNamespace(snapshot=SimpleNamespace(argv=())))
     return written_value(view, value)
 
 
