@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import ast
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.usage.empty_data import empty_data
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
+
+_KEEPS = Pattern(r"\w*(?:list|tuple|dict|Dict|set|str|range) of |\[|empty\b|'")
+_OF_DICT = ("items", "keys", "values", "split", "splitlines", "readlines", "modules", "named_modules", "parameters",
+            "named_parameters", "children", "named_children", "glob", "iterdir", "rglob")  # fmt: skip
+_NEW = ("range", "sorted", "list", "tuple", "dict", "set")
 
 
 def no_first_item(at: FailingLine) -> str | None:
@@ -38,7 +44,23 @@ def _no_match(at: FailingLine, search: ast.GeneratorExp) -> str | None:
     over = source(search.generators[0].iter)
     if len(search.generators) != 1 or not tests:
         return None
+    default = "give it a default (`next(..., None)`) and handle that"
+    if not _begins_anew(at, search.generators[0].iter):
+        return (
+            f"No item that `{over}` still had passes {tests}, so that next() has none: {default}. If `{over}` is an "
+            "iterator, a file or a generator, it goes on where it was, and gives nothing twice: keep a list of it."
+        )
     return (
-        f"No item of `{over}` passes {tests}, so that next() has none: give it a default (`next(..., None)`) and "
-        f"handle that, or print what line {at.line} looks for and what `{over}` has."
+        f"No item of `{over}` passes {tests}, so that next() has none: {default}, or print what line {at.line} looks "
+        f"for and what `{over}` has."
     )
+
+
+def _begins_anew(at: FailingLine, over: ast.expr) -> bool:
+    """Whether each loop over it begins with its first item: of a list, a dict, a tensor; an iterator goes on."""
+    if isinstance(over, ast.Call):
+        owner = over.func.value if isinstance(over.func, ast.Attribute) else None
+        name = called_name(over)
+        return name in _OF_DICT if owner is not None else name in _NEW and isinstance(over.func, ast.Name)
+    shown = isinstance(over, (ast.List, ast.Tuple, ast.Set, ast.Dict, ast.ListComp, ast.SetComp, ast.DictComp))
+    return shown or _KEEPS.match(at.value(over) or "") is not None

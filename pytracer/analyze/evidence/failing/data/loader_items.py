@@ -18,6 +18,7 @@ from pytracer.analyze.evidence.syntax.returns import returns_none_at
 
 _UNPACK = Pattern(r"(?:too many|not enough) values to unpack \(expected (\d+)(?:, got (\d+))?")
 _NONE = Pattern(r"cannot unpack non-iterable NoneType")
+_PAIR = 2
 _WRAPS = frozenset({"enumerate", "tqdm", "trange", "track", "progress", "iter", "next"})
 
 
@@ -35,6 +36,8 @@ def parts_of_a_batch(at: FailingLine) -> str | None:
     if told is None:
         return None
     words, count, change = told
+    if ("too many" in at.message) != (count > wanted):
+        return None  # something else takes part in what a batch has
     return (
         f"`{source(targets[0])}` takes {wanted} values at line {at.line}, and a batch of `{source(taken[1])}` has "
         f"{count}: {words}. {change}, or take {count} at line {at.line}."
@@ -48,6 +51,8 @@ def batch_of_none(at: FailingLine) -> str | None:
     given = keyword_value(_call(made), "collate_fn") if made is not None else None
     if taken is None or made is None or not isinstance(given, (ast.Name, ast.Attribute)):
         return None
+    if any(isinstance(item, (ast.Tuple, ast.List)) and item is not taken[0] for item in nodes_of(taken[0])):
+        return None  # a part of the batch may be None
     known = called_function(at.files, made.spot.tree, ast.copy_location(ast.Call(given, [], []), given))
     nothing = returns_none_at(known[1]) if known is not None else None
     if known is None or nothing is None:
@@ -71,16 +76,22 @@ def _taken(at: FailingLine) -> tuple[ast.expr, ast.expr] | None:
     else:
         return None
     while isinstance(value, ast.Call) and called_name(value) in _WRAPS and value.args:
+        if called_name(value) == "enumerate":  # the batch is the second one of what it gives
+            pair = isinstance(target, (ast.Tuple, ast.List)) and len(target.elts) == _PAIR
+            if not pair or not isinstance(target, (ast.Tuple, ast.List)):
+                return None
+            target = target.elts[1]
         value = value.args[0]
     return target, value
 
 
 def _targets(target: ast.expr, wanted: int) -> list[ast.expr]:
-    """The tuples in a target that take as many; none with `*rest`."""
+    """The tuple that takes a batch apart, where it takes as many, and none in it does; none with `*rest`."""
     found = [item for item in nodes_of(target) if isinstance(item, (ast.Tuple, ast.List))]
     if any(isinstance(part, ast.Starred) for item in found for part in item.elts):
         return []
-    return [item for item in found if len(item.elts) == wanted]
+    alike = [item for item in found if len(item.elts) == wanted]
+    return [target] if alike == [target] else []
 
 
 def _loader(at: FailingLine, value: ast.expr) -> Made | None:

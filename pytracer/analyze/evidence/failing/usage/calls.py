@@ -19,7 +19,7 @@ from pytracer.analyze.evidence.syntax.loops import loops_of
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.ranks import is_for_one_rank
-from pytracer.analyze.evidence.syntax.scopes import Function, class_named, function_named, own_nodes, spans
+from pytracer.analyze.evidence.syntax.scopes import Function, class_named, function_named, own_nodes, spans, spans_body
 
 _UNSET = Pattern(r"local variable '(\w+)'|name '(\w+)' is not defined|free variable '(\w+)'")
 _ARGUMENTS = Pattern(
@@ -128,7 +128,7 @@ def unset_name(at: FailingLine) -> str | None:
     by_rank = _left_to_one_rank(at, name, around[0], line) if len(around) == 1 else None
     if by_rank is not None:
         return by_rank
-    words = why.words if why is not None else _not_run(at, around[0])
+    words = why.words if why is not None else _not_run(at, around[0], line)
     advice = (why.advice if why is not None else None) or "Set it before, and handle that case."
     return f"`{name}` is set only at {at.here(line)}, and {words}. {advice}"
 
@@ -152,10 +152,16 @@ def _left_to_one_rank(at: FailingLine, name: str, item: ast.stmt, line: int) -> 
     )
 
 
-def _not_run(at: FailingLine, item: ast.stmt) -> str:
+def _not_run(at: FailingLine, item: ast.stmt, line: int) -> str:
     if isinstance(item, ast.For):
         empty = [name for name in names_in(item.iter) if is_empty(at.value(name))]
         why = f" (`{empty[0]}` is empty)" if empty else ""
+        tries = [part for part in nodes_of(item) if isinstance(part, ast.Try) and spans_body(part.body, line)]
+        if tries and not empty:
+            return (
+                f"no round of the loop over `{source(item.iter)}` ({at.here(item.lineno)}) set it: there was none, or "
+                f"an error in the `try` at {at.here(tries[0].lineno)} kept each from it"
+            )
         return f"the loop over `{source(item.iter)}` ({at.here(item.lineno)}) had no round that came to it{why}"
     if isinstance(item, (ast.If, ast.While)):
         return f"`{source(item.test)}` ({at.here(item.lineno)}) did not lead to it"

@@ -206,14 +206,15 @@ def emptied_attribute(at: FailingLine, owner: ast.ClassDef, name: str, hops: int
 
 
 def counted_by_len(owner: ast.ClassDef) -> str | None:
-    """`self.paths` of `return len(self.paths)`."""
+    """`self.paths` of `return len(self.paths)`, where it returns nothing else."""
     method = next((item for item in owner.body if getattr(item, "name", "") == "__len__"), None)
+    found = set()
     for item in nodes_of(method) if method is not None else ():
-        counted = counted_in(item.value) if isinstance(item, ast.Return) and item.value is not None else None
-        name = variable(counted) if counted is not None else None
-        if name is not None and name.startswith("self."):
-            return name
-    return None
+        if isinstance(item, ast.Return):
+            counted = counted_in(item.value) if item.value is not None else None
+            found.add(variable(counted) if counted is not None else None)
+    name = found.pop() if len(found) == 1 else None
+    return name if name is not None and name.startswith("self.") else None
 
 
 def counted_in(node: ast.AST) -> ast.AST | None:

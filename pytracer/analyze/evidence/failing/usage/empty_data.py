@@ -15,6 +15,7 @@ from pytracer.analyze.evidence.syntax.nodes import nodes_of
 _FEWER = Pattern(r"^DataLoader, batch_size=(\d+), drop_last=True, (\d+) samples$")
 _NOTHING = Pattern(r"^DataLoader, .*\b0 samples$")
 _HOPS = 4
+_PLAIN_ARGUMENTS = 3  # dataset, batch_size, shuffle
 
 
 def without_batch(value: str | None) -> str | None:
@@ -50,7 +51,7 @@ def empty_data(at: FailingLine, node: ast.AST, spot: Spot) -> str | None:
         if called_name(call) != "DataLoader":
             return _of_dataset(at, call, made)
         given = argument_at(call, 0, "dataset")
-        if given is None:
+        if given is None or _may_leave_out(call):
             return None
         node = given
     return None
@@ -61,9 +62,23 @@ def _of_dataset(at: FailingLine, call: ast.Call, made: Made) -> str | None:
     found = at.slice.class_of(call, made.spot)
     owner = found[0] if found is not None else None
     counted = counted_by_len(owner) if isinstance(owner, ast.ClassDef) else None
+    if isinstance(owner, ast.ClassDef) and _method(owner, "__iter__") is not None:
+        return None  # which may leave out what it has
     if counted is None or not isinstance(owner, ast.ClassDef):
         return None
     here = any(item is owner for item in nodes_of(at.tree))
     why = emptied_attribute(at, owner, counted) if here else None
     keeps = f"`{source(call)}` ({at.place(made.spot, call.lineno)}) has nothing in `{counted}`"
-    return f"{keeps}: {why}" if why is not None else f"{keeps}, which {owner.name}.__init__() fills"
+    if why is not None:
+        return f"{keeps}: {why}"
+    return f"{keeps}, which {owner.name}.__init__() fills" if _method(owner, "__init__") is not None else keeps
+
+
+def _may_leave_out(call: ast.Call) -> bool:
+    """Whether a loader may be empty whose dataset has samples: fewer than a batch, or none that its sampler takes."""
+    named = {item.arg for item in call.keywords}
+    return len(call.args) > _PLAIN_ARGUMENTS or not named.isdisjoint(("sampler", "batch_sampler", "drop_last", None))
+
+
+def _method(owner: ast.ClassDef, name: str) -> ast.AST | None:
+    return next((item for item in owner.body if getattr(item, "name", "") == name), None)

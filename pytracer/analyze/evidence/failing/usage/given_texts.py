@@ -67,13 +67,15 @@ def _of_option(at: FailingLine, call: ast.Call, made: Made) -> tuple[str, str] |
     words = _words(at, made.spot.tree)
     if words is None:
         return None
+    given = None
     for place, word in enumerate(words):
         flag, is_set, value = word.partition("=")
-        if flag in flags:
-            value = value if is_set else words[place + 1] if place + 1 < len(words) else ""
-            return (value, flag) if value else None
-        if len(flag) > 2 and any(item.startswith(flag) for item in flags):  # argparse takes the begin of one, too
+        if flag in flags:  # of several, the last one counts
+            given = (value if is_set else words[place + 1] if place + 1 < len(words) else "", flag)
+        elif len(flag) > 2 and any(item.startswith(flag) for item in flags):  # argparse takes the begin of one, too
             return None
+    if given is not None:
+        return given if given[0] else None
     default = keyword_value(call, "default")
     text = default.value if isinstance(default, ast.Constant) else None
     return (text, f"the default at {at.place(made.spot, made.line)}") if isinstance(text, str) else None

@@ -14,6 +14,7 @@ from pytracer.analyze.evidence.failing.usage.settings import whence
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import holds
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
+from pytracer.analyze.evidence.syntax.reaching import places_that_bind
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, spans
 
 _JOINED = Pattern(r'can only concatenate (?P<left>str|list|tuple) \(not "(?P<right>[\w.]+)"\) to (?P=left)')
@@ -42,7 +43,8 @@ def _joined(at: FailingLine) -> str | None:
         return None
     right = exact[0].right
     value = at.value(right)
-    told = f" is {value}" if value is not None else f" is a {found['right']}"
+    kind = "an" if found["right"][:1] in "aeio" else "a"
+    told = f" is {value}" if value is not None else f" is {kind} {found['right']}"
     if found["left"] == "str":
         return (
             f"`{source(right)}`{whence(at, right)}{told}, and `+` puts only texts together: write "
@@ -102,7 +104,9 @@ def _key_of_dict(at: FailingLine, owner: ast.expr) -> str | None:
         if isinstance(item, (ast.For, ast.AsyncFor)) and isinstance(owner, ast.Name) and holds(item.target, owner.id)
         if spans(item, at.line) and isinstance(item.target, ast.Name)
     ]
-    if len(loops) != 1 or not re.match(r"\w*[dD]ict of ", at.value(loops[0].iter) or ""):
+    if len(loops) != 1 or not isinstance(owner, ast.Name) or len(places_that_bind(at.scope, owner.id)) != 1:
+        return None
+    if not re.match(r"\w*[dD]ict of ", at.value(loops[0].iter) or ""):
         return None
     table, loop = source(loops[0].iter), at.here(loops[0].lineno)
     return (

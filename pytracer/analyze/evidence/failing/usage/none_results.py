@@ -11,7 +11,7 @@ from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.processes.handlers import head_of_handler
 from pytracer.analyze.evidence.failing.stored.states import not_in_environment
-from pytracer.analyze.evidence.failing.usage.untaken import untaken
+from pytracer.analyze.evidence.failing.usage.untaken import MOST, untaken
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.constants import is_none
@@ -46,6 +46,9 @@ _IN_PLACE = {
     "zero_grad",
 }
 
+# Decorators that give what the function returns.
+_PLAIN = {"staticmethod", "classmethod", "property", "cached_property", "no_grad", "inference_mode", "enable_grad"}
+_PLAIN |= {"cache", "lru_cache", "override", "abstractmethod", "autocast", "compile", "script", "overload"}
 _ENVIRONMENT = Pattern(r"(?:^|\.)(?:environ\.get|getenv)$")
 _FOR_EFFECT = Pattern(
     r"_?(?:log|print|save|update|register|reset|append|add|check|set|record|write|clear|zero|info|debug)"
@@ -67,7 +70,7 @@ def none_of_call(at: FailingLine, call: ast.Call, what: str, line: str, spot: Sp
         return None
     text = f"{what} is None{line}: "
     found = _function(at, call, called, spot)
-    if found is not None:
+    if found is not None and not _is_wrapped(found[0]):
         return _of_function(at, text, call, spot, *found)
     if _ENVIRONMENT.search(ast.unparse(call.func)) and call.args and isinstance(call.args[0], ast.Constant):
         return not_in_environment(str(call.args[0].value))
@@ -88,10 +91,28 @@ def _function(
     alike = [item for item in definitions(at.tree).get(called, ()) if isinstance(item, _FUNCTIONS)]
     may = [item for item in alike if not _only_raises(item)]  # a base class's
     if len(may) == 1 and isinstance(call.func, ast.Attribute) == (parameters(may[0])[:1] == ["self"]):
+        if isinstance(call.func, ast.Attribute) and called in _MAY_FIND_NOTHING and not _is_of(at, call.func, found):
+            return None  # a dict has .get() as well
         of_self = found[1] if found is not None and found[0] is may[0] else None
         name = qualified_name(at.tree, may[0]) if len(alike) > 1 else called
         return may[0], name, of_self or (structs.replace(spot, file=at.frame.file, tree=at.tree) if spot else None)
     return (found[0], qualified_name(found[1].tree, found[0]), found[1]) if found is not None else None
+
+
+def _is_of(at: FailingLine, func: ast.Attribute, found: tuple[_Function, Spot] | None) -> bool:
+    """Whether a method is that of an object of a class of the program."""
+    kind = (at.value(func.value) or "").split(" ")[0].split("(")[0]
+    is_self = isinstance(func.value, ast.Name) and func.value.id == "self"
+    return (
+        found is not None
+        or is_self
+        or any(isinstance(item, ast.ClassDef) for item in definitions(at.tree).get(kind, ()))
+    )
+
+
+def _is_wrapped(own: _Function) -> bool:
+    """Whether a decorator may return None in its place."""
+    return any(ast.unparse(item).split("(")[0].split(".")[-1] not in _PLAIN for item in own.decorator_list)
 
 
 def _only_raises(own: _Function) -> bool:
@@ -128,14 +149,17 @@ def _of_function(
     if guards and home is not None and spot is not None:
         inside = structs.replace(home, scope=own, line=guards[0].line, depth=None, call=(call, spot))
         why = untaken(at, inside, guards, "Return a value for the others, too.")
+        if why is None and len(guards) <= MOST:  # a branch returned it
+            return f"{text}what {name}() ({first}) returns was None. Handle that here, or mend it there."
         if why is not None and (why.by_value or all(_is_something(item.value) for item in values)):
             return f"{text}{name}() ({first}) returns a value {why.words}. {why.advice}"
-    caught = _caught(own, values)
+    caught = _caught(own, values) if not any(_may_find_nothing(item.value) for item in values) else None
     if caught is not None:
-        handler, part = caught
+        handler, (begin, end) = caught
+        part = at.in_file(file, begin) if begin == end else f"lines {begin} to {end}"
         return (
             f"{text}{name}() ({first}) returns nothing where the `{head_of_handler(handler)}` at "
-            f"{at.in_file(file, handler.lineno)} catches an error of {at.in_file(file, part)}. Print that error there "
+            f"{at.in_file(file, handler.lineno)} catches an error of {part}. Print that error there "
             "with its traceback, and let the handler raise it or return a value."
         )
     also = f", and {at.in_file(file, dropped.lineno)} (`{source(dropped)}`) leaves its value" if dropped else ""
@@ -145,7 +169,7 @@ def _of_function(
     )
 
 
-def _caught(own: _Function, values: list[ast.Return]) -> tuple[ast.ExceptHandler, int] | None:
+def _caught(own: _Function, values: list[ast.Return]) -> tuple[ast.ExceptHandler, tuple[int, int]] | None:
     """The only handler that goes on to the end, of a `try` that has each `return`."""
     tries = [item for item in own.body if isinstance(item, ast.Try)]
     if (
@@ -156,7 +180,12 @@ def _caught(own: _Function, values: list[ast.Return]) -> tuple[ast.ExceptHandler
         return None
     on = [item for item in tries[0].handlers if not isinstance(item.body[-1], (ast.Raise, ast.Return))]
     direct = any(item in tries[0].body for item in values)
-    return (on[0], values[0].lineno) if len(on) == 1 and direct else None
+    lines = (tries[0].body[0].lineno, tries[0].body[-1].end_lineno or 0)
+    return (on[0], lines) if len(on) == 1 and direct else None
+
+
+def _may_find_nothing(value: ast.expr | None) -> bool:
+    return isinstance(value, ast.Call) and called_name(value) in _MAY_FIND_NOTHING
 
 
 def _is_something(value: ast.expr | None) -> bool:

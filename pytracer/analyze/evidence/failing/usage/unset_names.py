@@ -65,7 +65,8 @@ def _of_error(at: FailingLine, name: str) -> str | None:
         return None
     return (
         f"`{name}` is the name that the `{head_of_handler(handlers[0])}` at {at.here(handlers[0].lineno)} gives its "
-        f"error, and Python deletes it at the end of that block: keep the error there (`last = {name}`), and use that."
+        f"error, and Python deletes it at the end of that block: set `last = None` before the `try` and "
+        f"`last = {name}` there, and use that."
     )
 
 
@@ -160,6 +161,8 @@ def _of_function(at: FailingLine, name: str) -> str | None:
     own = [item for item in functions if lines_that_bind(item, name) and not _declares(item, name)]
     if len(own) != 1 or any(name in all_parameters(item) for item in functions):
         return None
+    if spans(own[0], getattr(at.scope, "lineno", 0)):
+        return None  # a function in it sees the variable, which has no value yet
     (line, value), set_in = lines_that_bind(own[0], name)[0], qualified_name(at.tree, own[0])
     reader = getattr(at.scope, "name", "that line")
     return (

@@ -17,7 +17,7 @@ from pytracer.analyze.evidence.syntax.guards import Guard
 from pytracer.analyze.evidence.syntax.reaching import places_that_bind
 from pytracer.analyze.evidence.syntax.scopes import own_nodes
 
-_MOST = 4
+MOST = 4
 _MOST_VALUES = 3
 _LIKE = 0.8
 _LONG = 6  # of a shorter text, one letter may well be another word: 'eval', 'val'
@@ -44,7 +44,7 @@ def untaken(at: FailingLine, spot: Spot, guards: Sequence[Guard], otherwise: str
         guards: Branches of its function of which none ran.
         otherwise: What to do where no value decides.
     """
-    if not 0 < len(guards) <= _MOST:
+    if not 0 < len(guards) <= MOST:
         return None
     asked = _asked(guards)
     if asked is not None:
@@ -52,7 +52,7 @@ def untaken(at: FailingLine, spot: Spot, guards: Sequence[Guard], otherwise: str
     tests = [f"`{source(item.test)}` ({at.in_file(spot.file, item.line)})" for item in guards]
     values = _values(at, spot, guards)
     none = "it did not hold" if len(tests) == 1 else "neither was taken" if len(tests) == _PAIR else "none was taken"
-    return Untaken(f"only below {list_words(tests, _MOST)}, and {none}{values}", otherwise)
+    return Untaken(f"only below {list_words(tests, MOST)}, and {none}{values}", otherwise)
 
 
 def _asked(guards: Sequence[Guard]) -> tuple[ast.expr, list[list[str]]] | None:
@@ -86,17 +86,20 @@ def _compared(test: ast.expr) -> tuple[ast.expr, list[str]] | None:
 
 def _by_value(
     at: FailingLine, spot: Spot, guards: Sequence[Guard], subject: ast.expr, texts: Sequence[Sequence[str]]
-) -> Untaken:
+) -> Untaken | None:
     name = source(subject)
     known = [
-        f"{list_words([repr(text) for text in each], _MOST, 'or')} ({at.in_file(spot.file, item.line)})"
+        f"{list_words([repr(text) for text in each], MOST, 'or')} ({at.in_file(spot.file, item.line)})"
         for item, each in zip(guards, texts, strict=True)
     ]
-    only = f"only where `{name}` is {list_words(known, _MOST, 'or')}"
-    found = given_text(at, subject, spot)
+    only = f"only where `{name}` is {list_words(known, MOST, 'or')}"
+    is_set = _is_set_since(spot, subject, guards[0].head)
+    found = given_text(at, subject, spot) if not is_set else None
     accepted = [text for each in texts for text in each]
-    if found is None or found[0] in accepted:
-        nothing = " (None)" if at.value_at(subject, spot) == "None" else ""
+    if found is not None and found[0] in accepted:
+        return None  # the source says that a branch was taken
+    if found is None:
+        nothing = " (None)" if not is_set and at.value_at(subject, spot) == "None" else ""
         are = "it was none of these" if len(accepted) > 1 else "it was not"
         return Untaken(
             f"{only}, and {are}{nothing}",
@@ -104,7 +107,8 @@ def _by_value(
             "branch for it; an `else:` that raises would name it.",
         )
     text, where = found
-    own = next((item for item in own_nodes(spot.scope) if isinstance(item, ast.If) and _has(item.test, text)), None)
+    tests = (item for item in own_nodes(spot.scope) if isinstance(item, ast.If))
+    own = next((item for item in tests if _has(item.test, subject, text)), None)
     if own is not None:
         line = at.in_file(spot.file, own.lineno)
         return Untaken(f"{only}, and it is {text!r} ({where})", f"The branch for {text!r} ({line}) lacks that.")
@@ -113,8 +117,21 @@ def _by_value(
     return Untaken(f"{only}, and it is {text!r} ({where})", f"{change}, or add a branch for {text!r}.", by_value=True)
 
 
-def _has(test: ast.expr, text: str) -> bool:
-    return (found := _compared(test)) is not None and text in found[1]
+def _has(test: ast.expr, subject: ast.expr, text: str) -> bool:
+    found = _compared(test)
+    return found is not None and text in found[1] and ast.dump(found[0]) == ast.dump(subject)
+
+
+def _is_set_since(spot: Spot, subject: ast.expr, first: int) -> bool:
+    """Whether a line at or behind the tests may have given it another value than they read."""
+    names = names_in(subject)
+    return any(line >= first for name in names for line in places_that_bind(spot.scope, name.partition(".")[0])) or any(
+        isinstance(item, (ast.Attribute, ast.Subscript))
+        and isinstance(item.ctx, ast.Store)
+        and item.lineno >= first
+        and ast.unparse(item) == ast.unparse(subject)
+        for item in own_nodes(spot.scope)
+    )
 
 
 def _near(text: str, known: Sequence[str]) -> str | None:
