@@ -47,7 +47,10 @@ def counter_writes(text: str, names: Collection[str]) -> Iterator[CounterWrite]:
         if loop is None or name not in names or bound not in names:
             continue
         if not (
-            _is_used(text, counter, match.start()) or _is_limited(text, bound) or _may_end(text, loop, match.start())
+            _is_set(text, name)
+            or _is_used(text, counter, match.start())
+            or _is_limited(text, bound)
+            or _may_end(text, loop, match.start())
         ):
             yield CounterWrite(name, counter, bound, match.start())
 
@@ -61,7 +64,8 @@ def _loop(text: str, place: int) -> re.Match[str] | None:
     if len(around) != 1 or len(_FOR.findall(text, 0, place)) != len(LOOP.findall(text, 0, place)):
         return None
     loop = around[0]
-    return loop if loop["how"] == "<" and loop["start"].strip() == "0" else None
+    counts = re.match(rf"\s*(?:{loop['name']}\s*\+\+|\+\+\s*{loop['name']})\s*[,)]", text[loop.end() :]) is not None
+    return loop if counts and loop["how"] == "<" and loop["start"].strip() == "0" else None
 
 
 def _spans(text: str, loop: re.Match[str], place: int) -> bool:
@@ -70,6 +74,13 @@ def _spans(text: str, loop: re.Match[str], place: int) -> bool:
     if head is None:
         return False
     return head < place <= statement_end(text, head + 1)
+
+
+def _is_set(text: str, name: str) -> bool:
+    """Whether the function may make the buffer another one: `cells = malloc(...)`, `grow(&cells)`."""
+    own = rf"(?<![\w.>]){re.escape(name)}"
+    sets = rf"{own}\s*(?:[-+]?=(?!=)|\+\+|--)|(?<!&)&\s*{own}\s*[,)]"
+    return re.search(sets, text[text.index("{") if "{" in text else 0 :]) is not None
 
 
 def _is_used(text: str, counter: str, place: int) -> bool:

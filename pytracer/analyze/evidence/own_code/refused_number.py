@@ -22,7 +22,13 @@ from pytracer.analyze.evidence.native.fault_function import is_own_frame
 from pytracer.analyze.evidence.native.native_stack import memory_word, own_frames
 from pytracer.analyze.evidence.own_code.arrays import array_words
 from pytracer.analyze.evidence.own_code.c_loops import body_end
-from pytracer.analyze.evidence.own_code.c_text import arguments_at, closing, declared_name, without_parentheses
+from pytracer.analyze.evidence.own_code.c_text import (
+    Function,
+    arguments_at,
+    closing,
+    declared_name,
+    without_parentheses,
+)
 from pytracer.analyze.evidence.own_code.c_text import without_comments as plain
 from pytracer.analyze.evidence.own_code.native_bounds import assigned_value
 from pytracer.analyze.evidence.own_code.native_source import own_source
@@ -165,10 +171,19 @@ def _array(view: ProcessView, way: Sequence[Level], text: str, name: str) -> Pas
             return None
         inner = _CAST.sub("", given[place]).strip()
         element = _ELEMENT.match(inner)
+        if element is not None and _is_asked(*way[level + 1][:2], element["array"]):
+            return None  # some of its numbers may not come here
         if element is not None:
             return _passed(view, way[level + 1 :], element["array"])
         name = inner
     return None
+
+
+def _is_asked(function: Function, lines: Sequence[str], array: str) -> bool:
+    body = plain("\n".join(lines))[function.body :]
+    body = body[: closing(body, 0)]
+    heads = ((match.end(), closing(body, match.end() - 1)) for match in _IF.finditer(body))
+    return any(re.search(rf"\b{re.escape(array)}\s*\[", body[start:end]) for start, end in heads)
 
 
 def _passed(view: ProcessView, way: Sequence[Level], name: str) -> PassedArray | None:

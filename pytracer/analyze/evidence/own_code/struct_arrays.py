@@ -25,12 +25,14 @@ from pytracer.analyze.evidence.own_code.passed_through import Level, given_for, 
 from pytracer.analyze.evidence.own_code.struct_fields import Field, Structure, c_structures
 from pytracer.analyze.naming import LineWords, line_in
 from pytracer.analyze.view import ProcessView
+from pytracer.decode.types.snapshot import HeldArray
 from pytracer.report.job import Evidence
 
 _ACCESS = Pattern(r"\b(?P<owner>[A-Za-z_]\w*)\s*->\s*(?P<array>\w+)\s*\[")
 _MEMBER = Pattern(r"\s*\.\s*(?P<member>\w+)")
 _COUNTS = r"(?:\+\+\s*)?{0}\s*->\s*(?P<field>\w+)\s*(?:\+\+)?"
 _MOST_MOVED, _QUOTED = 3, 60
+_CLOSE = 1 << 20
 _LEAST_BITS = 1 << 23  # a float32 that is less has no exponent
 _FLOATS = {4: "f", 8: "d"}
 _LEAST_FLOAT, _MOST_FLOAT = 1e-6, 1e9
@@ -73,6 +75,8 @@ class StructArray(msgspec.Struct, frozen=True):
     def _why(self) -> str:
         if self.counter is None:
             return ""
+        if self.is_compared:
+            return f": it is `{self.counter}`"
         if not self.follows:
             return f": it is `{self.counter}`, which counts them"
         behind = f": `{self.counter}`, which is the index, lies right behind it"
@@ -103,7 +107,13 @@ class StructArray(msgspec.Struct, frozen=True):
                 f"Check where `{self.text}` comes from: it was {self.index}, and `{self.array}` has {limit} elements. "
                 f"Let {self.function}() refuse what is not below that before {self.place} uses it."
             )
-        checks = "" if self.is_compared else f", which it compares with nothing ({self.place}: `{self.line}`)"
+        if self.is_compared:
+            return (
+                f"`{self.counter}` was {self.index}, although it is compared: see where it is set, and what else "
+                f"writes near it. It may never have been set, and {self.function}() may be called with a "
+                f"{self.structure} that is not what it was made as; `{self.array}` has {limit} elements."
+            )
+        checks = f", which it compares with nothing ({self.place}: `{self.line}`)"
         grow = "Make the array larger than what all calls add together" if self.follows else "Count what all calls add"
         unset = "" if self.known else f" If they add less, ask who sets `{self.counter}`: it may never have been set."
         return (
@@ -162,9 +172,21 @@ class _Search:
         if base is None or given is None:
             return None
         index, rest = divmod(self._addr - base - fields[0].offset, nbytes)
-        if 0 <= index < fields[0].count or not self._is_at(match.start(), end, rest, fields[0]):
+        if not -(1 << 31) <= index < 1 << 32 or self._is_of_other(base):
+            return None
+        if (
+            0 <= index < fields[0].count
+            or _is_bounded(self._text[match.end() : end], index)
+            or not self._is_at(match.start(), end, rest, fields[0])
+        ):
             return None
         return self._array(match, structure, fields[0], index, end, base, ast.unparse(given))
+
+    def _is_of_other(self, base: int) -> bool:
+        """Whether the address lies close behind another array that the line has: that one was left."""
+        crash = self._view.crash
+        others = [item for item in crash.arrays if item.data not in (None, base)] if crash is not None else []
+        return any(0 <= self._addr - (item.data or 0) - _extent(item) < _CLOSE for item in others)
 
     def _is_at(self, start: int, end: int, rest: int, field: Field) -> bool:
         """Whether the address is that of the member of the element which the source names, where it names one."""
@@ -172,6 +194,8 @@ class _Search:
         name = member["member"] if member is not None else None
         element = self._structures.get(field.type.rpartition(" ")[2])
         held = _held_by(self._text, self._function.body, start)
+        if held is not None and _is_given_again(self._text[end:], held, self._lines[self._number - 1]):
+            return False
         if name is None and held is not None:
             line = self._lines[self._number - 1]
             used = {item["member"] for item in re.finditer(rf"\b{held}\s*->\s*(?P<member>\w+)", line)}
@@ -205,7 +229,8 @@ class _Search:
             written,
             counter.name if counter is not None else None,
             follows,
-            counter is not None and _is_compared(body, counter.name),
+            counter is not None
+            and (_is_compared(body, counter.name) or _has_test(self._text, counter.name, size, count)),
             number,
             number is not None and _is_in_memory(self._view, index, whole),
             counter is not None and _is_set(self._text, counter.name),
@@ -239,6 +264,30 @@ def _is_held(text: str, low: int, start: int, running: str) -> bool:
 def _is_compared(body: str, name: str) -> bool:
     how = r"\s*(?:[<>]=?|[=!]=)"
     return re.search(rf"\b{name}\s*(?:[+-]\s*\w+)?{how}|[\w)]{how}[^;{{]*\b{name}\b", body) is not None
+
+
+def _has_test(text: str, name: str, size: str, count: int) -> bool:
+    """Whether another function compares it with the size of the array: `return w->used >= MAX_POINTS;`."""
+    how, limit = r"\s*(?:[<>]=?|[!=]=)\s*", rf"\b(?:{size}|{count})\b"
+    return re.search(rf"\b{name}\s*(?:[+-]\s*\w+)?{how}{limit}|{limit}{how}[\w>.-]*\b{name}\b", text) is not None
+
+
+def _is_bounded(written: str, index: int) -> bool:
+    """Whether the expression cannot be such a number: `3`, `n & 63`, and `n % 64` where that is not negative."""
+    return (
+        written.strip().isdecimal() or re.search(r"(?<!&)&(?!&)", written) is not None or ("%" in written and index > 0)
+    )
+
+
+def _is_given_again(text: str, name: str, running: str) -> bool:
+    """Whether a pointer may be another one where the running line follows it."""
+    between = text[: text.find(running)] if running and running in text else ""
+    return re.search(rf"\b{name}\s*(?:[-+]?=(?!=)|\+\+|--)|&\s*{name}\b", between) is not None
+
+
+def _extent(array: HeldArray) -> int:
+    strides = zip(array.shape, array.strides, strict=False)
+    return sum((size - 1) * abs(stride) for size, stride in strides if size)
 
 
 def _is_set(text: str, name: str) -> bool:

@@ -27,6 +27,7 @@ from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import is_parameter, scope_of
 from pytracer.analyze.naming import LineWords
 from pytracer.analyze.tensors.source_lines import syntax_tree
@@ -154,10 +155,22 @@ def _before(back: Slice, node: ast.AST, spot: Spot) -> Iterator[_Value]:
         yield from ((node.body, spot), (node.orelse, spot))
     elif isinstance(node, ast.Name):
         bound = lines_that_bind(spot.scope, node.id)
+        if any(value is not None and _takes_apart(value) for _, value in bound):
+            return
         yield from ((value, spot) for _, value in bound if value is not None)
         passed = back.argument(node.id, spot) if not bound and is_parameter(spot.scope, node.id) else None
         if passed is not None:
             yield passed
+
+
+def _takes_apart(value: ast.AST) -> bool:
+    """Whether it makes the bytes of such a text again: `literal_eval(x)`, `x[2:-1]`."""
+    for item in nodes_of(value):
+        if isinstance(item, ast.Call) and called_name(item) in ("literal_eval", "eval", "removeprefix", "removesuffix"):
+            return True
+        if isinstance(item, ast.Subscript) and isinstance(item.slice, ast.Slice):
+            return True
+    return False
 
 
 def _in_memory(view: ProcessView) -> tuple[str | None, str]:

@@ -34,6 +34,7 @@ _CONDITION = Pattern(r"^\s*(?P<name>\w+)\s*(?:<|!=)\s*(?P<bound>.+?)\s*$")
 _ADDS = r"\b{0}\s*\.\s*(?:emplace_back|push_back)\s*\("
 _SETS = r"\b{0}\s*\.\s*(?:resize|assign)\s*\("
 _CHANGES = r"\b{0}\s*\.\s*(?:insert|erase|pop_back|clear|swap|shrink_to_fit)\s*\("
+_TESTS = Pattern(r"\b(?:if|while|\w*assert|\w*CHECK\w*|\w*ASSERT\w*)\s*\(")
 _HOPS, _WORD, _MOST_BYTES, _QUOTED = 6, 8, 256, 60
 
 
@@ -149,8 +150,19 @@ class _Search:
             used = re.finditer(rf"(?<![\w.>])(\w+)\s*\[\s*{counter['name']}\s*\]", text[loop.body : place])
             for container in dict.fromkeys(item[1] for item in used):
                 length = self._of_container(container, 0) if bound is not None else None
-                if bound is not None and length is not None and not _is_compared(text, function, loop, counter["name"]):
+                if bound is None or length is None or self._is_tested(container, length):
+                    continue
+                if not _is_compared(text, function, loop, counter["name"]):
                     yield from self._differing(counter["name"], counter["bound"], container, bound, length)
+
+    def _is_tested(self, container: str, length: Length) -> bool:
+        """Whether a function on the way compares the length with another one: then it may have refused it."""
+        size = rf"\b(?:{re.escape(container)}\s*\.\s*size\s*\(|{re.escape(length.text)}\b)"
+        return any(
+            re.search(size, part) is not None and re.search(r"(?:[<>]=?|[!=]=)\s*\(?-?\d+\s*\)?$", part) is None
+            for level in range(len(self._way))
+            for part in _compared(self._body(level))
+        )
 
     def _differing(
         self, counter: str, by: str, container: str, bound: Length, length: Length
@@ -195,11 +207,14 @@ class _Search:
         place = function.place_of(name)
         if not left or (place is not None and "*" in function.parameters[place]):
             return None
+        if re.search(rf"\bmap\s*<[^;]*>\s*&?\s*{re.escape(name)}\b", self._whole(level)) is not None:
+            return None  # which makes what it does not have
         if place is not None:
             given = self._given(level, place) if level + 1 < len(self._way) else None
             return self._of_container(_bare(given), level + 1, left - 1) if given is not None else None
         body = self._body(level)
-        if re.search(_CHANGES.format(re.escape(name)), body):
+        inner = self._way[level - 1][0].name if level else None
+        if re.search(_CHANGES.format(re.escape(name)), body) or _may_change(body, name, inner):
             return None
         made = [*self._made(name, body, level)]
         adds = [*re.finditer(_ADDS.format(re.escape(name)), body)]
@@ -232,7 +247,7 @@ class _Search:
         """Of a loop that adds one element in each round."""
         around = [*loops_around(body, 0, add.start())]
         head = _CONDITION.match(around[0].condition) if len(around) == 1 else None
-        if head is None or around[0].least(head["name"]) != 0:
+        if head is None or around[0].least(head["name"]) != 0 or "++" not in around[0].step:
             return None
         if re.search(r"\b(?:if|continue|break)\b", body[around[0].body : around[0].end]):
             return None
@@ -272,9 +287,49 @@ class _Search:
         given = arguments_at(lines, number, self._way[level][0].name)
         return given[place] if given is not None and place < len(given) else None
 
+    def _whole(self, level: int) -> str:
+        """The parameters and the body of a function."""
+        return f"{'; '.join(self._way[level][0].parameters)}; {self._body(level)}"
+
     def _body(self, level: int) -> str:
         function, text = self._way[level][0], self._texts[level]
         return text[function.body : closing(text, function.body)]
+
+
+def _compared(body: str) -> Iterator[str]:
+    """The comparisons of each `if`, `assert` and CHECK."""
+    for match in _TESTS.finditer(body):
+        end = closing(body, match.end() - 1)
+        for part in re.split(r"&&|\|\|", body[match.end() : end]):
+            if re.search(r"[<>]=?|[!=]=", part) is not None:
+                yield part.strip()
+
+
+def _may_change(body: str, name: str, inner: str | None) -> bool:
+    """Whether a container is given to another function than the inner one, to a reference, or set."""
+    for match in re.finditer(rf"(?<![\w.>]){re.escape(name)}\b\s*", body):
+        after = body[match.end() : match.end() + 2]
+        if after[:1] == "=" and after != "==":
+            return True
+        begin = body.rfind(";", 0, match.start()) + 1
+        if re.search(r"&\s*\w+\s*=\s*$|(?<!&)&\s*$", body[begin : match.start()]) is not None:
+            return True
+        if after[:1] in (",", ")") and _called_around(body, match.start()) not in (inner, "for"):
+            return True
+    return False
+
+
+def _called_around(body: str, place: int) -> str | None:
+    """The function in whose parentheses a place is."""
+    depth = 0
+    for at in range(place - 1, -1, -1):
+        depth += (body[at] == ")") - (body[at] == "(")
+        if depth < 0:
+            name = re.search(r"(\w+)\s*$", body[:at])
+            return name[1] if name is not None else None
+        if body[at] in ";{}" and not depth:
+            return None
+    return None
 
 
 def _names(function: Function) -> tuple[str, ...]:

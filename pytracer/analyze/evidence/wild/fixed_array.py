@@ -14,7 +14,7 @@ from pytracer.report.job import Confidence, Evidence
 
 @dataclass(frozen=True)
 class FixedArray(Explanation):
-    """`found`: the array and what its index is; `held`: a register has the address of the structure."""
+    """`found`: the array and what its index is; `held`: registers or memory have both its address and the index."""
 
     verdict_class = "out-of-bounds"
     names_source = True
@@ -47,4 +47,7 @@ def fixed_array(view: ProcessView) -> FixedArray | None:
     """None where the address of the structure, or its declaration, is not known."""
     found = struct_array(view)
     held = data_registers(view.crash).values() if view.crash is not None else ()
-    return FixedArray(found, found.base in held) if found is not None else None
+    if found is None:
+        return None
+    counted = {found.index % (1 << bits) for bits in (32, 64)} | {(found.index + 1) % (1 << bits) for bits in (32, 64)}
+    return FixedArray(found, found.base in held and (found.known or not counted.isdisjoint(held)))

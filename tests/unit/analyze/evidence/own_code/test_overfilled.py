@@ -92,8 +92,10 @@ def test_library_that_is_gone_is_read_from_the_source_beside_the_program(tmp_pat
         (SOURCE, {"more": "&& count < size"}),
         (SOURCE.replace("    long count = 0;", "    long count = 0;\n    if (n > size) n = size;"), {}),
         (SOURCE.replace("cells + count++", "cells + key % size"), {}),
+        (SOURCE.replace("    long count = 0;", "    long count = 0;\n    cells = malloc(n * 24);"), {}),
+        (SOURCE.replace("i < n; i++", "i < n; i += 10"), {}),
     ],
-    ids=["room for all", "compared", "limited", "no counter"],
+    ids=["room for all", "compared", "limited", "no counter", "another buffer", "fewer rounds"],
 )
 def test_buffer_that_has_room_is_no_reason(source: str, how: dict[str, Any], tmp_path: Path) -> None:
     assert found(tmp_path, source, **how) is None

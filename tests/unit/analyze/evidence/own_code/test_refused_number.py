@@ -100,6 +100,12 @@ def test_number_that_may_not_be_the_reason_is_not_told(
     assert found(tmp_path, monkeypatch=monkeypatch, **how) is None
 
 
+def test_number_that_the_caller_may_leave_out_is_not_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    skips = SOURCE.replace("        total +=", "        if (ids[i] == -100) continue;\n        total +=")
+    monkeypatch.setitem(globals(), "SOURCE", skips)
+    assert found(tmp_path, monkeypatch=monkeypatch) is None
+
+
 def test_throw_for_another_reason_is_not_explained_by_the_numbers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -113,11 +113,48 @@ def test_structure_whose_address_is_not_known_is_not_explained(tmp_path: Path) -
     assert found(tmp_path, BITS, source=SOURCE.replace("INDEX];", "INDEX]; w = w->next;")) is None
 
 
-@pytest.mark.parametrize(("held", "confidence"), [(DATA, "certain"), (DATA + 8, "likely")])
-def test_register_with_the_address_of_the_structure_makes_it_certain(
-    held: int, confidence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("index", "how"),
+    [
+        (BITS, {"source": SOURCE.replace("p->x = xy[2 * i];", "p = next(p);\n        p->x = xy[2 * i];")}),
+        (1 << 26, {"written": "w->used++ & 63"}),
+        (1 << 26, {"written": "n % MAX_POINTS"}),
+        (1 << 26, {"written": "0"}),
+        (1 << 36, {}),
+        ((OTHER + 50 * 8 - DATA - ARRAY) // ELEMENT + 1, {}),
+    ],
+    ids=["another pointer", "masked", "modulo", "constant", "no int", "behind the array that it reads"],
+)
+def test_address_that_the_index_cannot_have_made_is_not_explained(
+    index: int, how: dict[str, Any], tmp_path: Path
 ) -> None:
-    view = SimpleNamespace(crash=SimpleNamespace(registers={"r13": held}))
+    assert found(tmp_path, index, **how) is None
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        SOURCE.replace("point_t *p =", "if (w->used >= MAX_POINTS) return;\n        point_t *p ="),
+        SOURCE.replace("void world_add", "int full(world_t *w) { return w->used >= MAX_POINTS; }\nvoid world_add"),
+    ],
+    ids=["here", "in a helper"],
+)
+def test_counter_that_is_compared_is_not_said_to_be_overwritten_by_the_next_element(
+    source: str, tmp_path: Path
+) -> None:
+    told = found(tmp_path, 5000, source=source)
+    assert told.summary.endswith(": it is `used`")
+    assert told.advice.startswith("`used` was 5000, although it is compared: see where it is set")
+
+
+@pytest.mark.parametrize(
+    ("held", "number", "confidence"),
+    [(DATA, BITS + 1, "certain"), (DATA, 7, "likely"), (DATA + 8, BITS, "likely")],
+)
+def test_registers_with_the_address_of_the_structure_and_the_index_make_it_certain(
+    held: int, number: int, confidence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    view = SimpleNamespace(crash=SimpleNamespace(registers={"r13": held, "rax": number}))
     told = found(tmp_path, BITS)
     monkeypatch.setattr(fixed_array_module, "struct_array", lambda view: told)
     explanation: Any = fixed_array_module.fixed_array(view)  # type: ignore[arg-type]

@@ -93,6 +93,14 @@ def test_text_of_something_else_is_no_reason(shown: str, key: str, tmp_path: Pat
     assert found(tmp_path, shown, key) is None
 
 
+@pytest.mark.parametrize("taken", ["ast.literal_eval(counts)", "counts[2:-1].encode()"])
+def test_text_that_the_line_takes_apart_again_is_no_reason(
+    taken: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(globals(), "PROGRAM", PROGRAM.replace("counts.encode()", taken))
+    assert found(tmp_path) is None
+
+
 def test_library_that_is_gone_is_read_from_the_source_beside_the_program(tmp_path: Path) -> None:
     """As one that the program built in a temporary folder."""
     assert found(tmp_path, gone=True) is not None

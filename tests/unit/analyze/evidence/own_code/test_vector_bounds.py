@@ -50,8 +50,11 @@ BEGIN = OTHER + (1 << 20)
 STACK = struct.pack("<QQQQ", 7, BEGIN, BEGIN + ROWS * 24, BEGIN + ROWS * 24)
 
 
-def found(folder: Path, *, n: int | None = N, index: str = "i", check: str = "", rows: int = ROWS, **how: Any) -> Any:
-    source = SOURCE.replace("INDEX", index).replace("CHECK", check)
+def found(folder: Path, *, n: int | None = N, index: str = "i", check: str = "", rows: int = ROWS,
+          outer_line: str = "", inner_line: str = "", step: str = "r++", **how: Any) -> Any:  # fmt: skip
+    source = SOURCE.replace("INDEX", index).replace("CHECK", check).replace("r++", step)
+    source = source.replace("    return side", f"    {outer_line}\n    return side")
+    source = source.replace("double total = 0;", f"double total = 0; {inner_line}")
     arrays = [("q", DATA, "float64", (N,)), ("dist", OTHER, "float64", (rows, rows))]
     return vector_bounds(
         native_view(
@@ -90,8 +93,26 @@ def test_register_behind_the_container_shows_it_where_one_length_is_not_known(tm
         {"n": None, "memory": [("rsp", 0x7FFE_0000, STACK)], "registers": {"r9": BEGIN + 24}},
         {"index": "i % cost.size()"},
         {"check": "if (i >= (int)cost.size()) break;"},
+        {"outer_line": "pad(cost, n);"},
+        {"outer_line": "cost = extended(cost, n);"},
+        {"outer_line": "auto &all = cost; all.push_back(p);"},
+        {"outer_line": "if (p.size() != cost.size()) throw 1;"},
+        {"inner_line": "assert(p.size() <= cost.size());"},
+        {"step": "r += 2"},
     ],
-    ids=["as long", "not known", "within it", "another index", "compared"],
+    ids=[
+        "as long",
+        "not known",
+        "within it",
+        "another index",
+        "compared",
+        "given to another function",
+        "set",
+        "named so",
+        "refused",
+        "asserted",
+        "fewer rounds",
+    ],
 )
 def test_container_that_may_be_long_enough_is_no_reason(how: dict[str, Any], tmp_path: Path) -> None:
     assert found(tmp_path, **how) is None
