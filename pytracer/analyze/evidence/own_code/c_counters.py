@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
+from itertools import islice
 
 import msgspec
 
@@ -26,6 +27,7 @@ _IF, _TESTS = Pattern(r"\bif\s*\("), Pattern(r"\b(?:if|while|assert)\s*\(")
 _LEAVES, _SWITCHES = Pattern(r"\b(?:break|continue|return|goto|exit|abort)\b"), Pattern(r"\b(?:switch|longjmp|throw)\b")
 _AND_OR = Pattern(r"&&|\|\|")
 _GIVES, _HOPS = Pattern(r"\b(\w+)\s*=\s*([^;=]*);"), 3
+_MOST = 32  # writes of a function that are looked at
 _EMPTY = r"!\s*{0}|{0}\s*(?:<=?|==|>)\s*[01]"  # no limit: `n <= 0`
 
 
@@ -40,7 +42,7 @@ class CounterWrite(msgspec.Struct, frozen=True):
 
 def counter_writes(text: str, names: Collection[str]) -> Iterator[CounterWrite]:
     """Those of a function without comments into one of these parameters, as far as another of them."""
-    for match in _WRITE.finditer(text):
+    for match in islice(_WRITE.finditer(text), _MOST):
         name = match["name"] or match["of"] or match["base"]
         counter, loop = match["counter"] or match["at"] or match["step"], _loop(text, match.start())
         bound = loop["bound"].strip() if loop is not None else ""
