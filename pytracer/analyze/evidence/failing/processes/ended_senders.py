@@ -34,7 +34,8 @@ def received_from(at: FailingLine) -> str | None:
 
 def joined_senders(at: FailingLine) -> str | None:
     """`worker.join()` above `queue.get()`: the line that waits, and what to write."""
-    got, ends = received_from(at), [*ends_before(at)]
+    got = received_from(at)
+    ends = [*ends_before(at)] if got is not None else []
     if got is None or len(ends) != 1 or ends[0][1].file != at.frame.file or ends[0][1].depth != 0:
         return None
     join = ends[0][0]
