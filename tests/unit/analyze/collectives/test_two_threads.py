@@ -34,7 +34,7 @@ def reported(run: Path, source: str = PROGRAM, *, same_thread: bool = False) -> 
     for rank, box in enumerate(job.boxes):
         own = [("allreduce_", backward, 0), ("gather_", POOL, 777)]
         for number, (op, site, tid) in enumerate([own[0], *(own[::-1] if rank == 0 else own)], 1):
-            held = {"tid": tid} if tid and not same_thread else {}
+            held: dict[str, Any] = {"tid": tid} if tid and not same_thread else {}
             box.collective(
                 *(op,),
                 group=job.groups[rank]["0"],

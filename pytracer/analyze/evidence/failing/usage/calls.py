@@ -118,7 +118,8 @@ def unset_name(at: FailingLine) -> str | None:
     around = [
         item
         for item in own_nodes(at.scope)
-        if (isinstance(item, (ast.For, ast.While, ast.If, ast.Try)) or _suppresses(item))
+        if isinstance(item, (ast.For, ast.While, ast.If, ast.Try, ast.With))
+        and (not isinstance(item, ast.With) or _suppresses(item))
         and item.lineno < line <= (item.end_lineno or 0) < at.line
     ]
     if not around:
@@ -133,10 +134,9 @@ def unset_name(at: FailingLine) -> str | None:
     return f"`{name}` is set only at {at.here(line)}, and {words}. {advice}"
 
 
-def _suppresses(item: ast.AST) -> bool:
-    return isinstance(item, ast.With) and any(
-        isinstance(part.context_expr, ast.Call) and called_name(part.context_expr) == "suppress" for part in item.items
-    )
+def _suppresses(item: ast.With) -> bool:
+    made = [part.context_expr for part in item.items]
+    return any(isinstance(call, ast.Call) and called_name(call) == "suppress" for call in made)
 
 
 def _left_to_one_rank(at: FailingLine, name: str, item: ast.stmt, line: int) -> str | None:
