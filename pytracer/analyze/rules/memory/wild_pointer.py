@@ -70,7 +70,8 @@ declaration in Python does not fit; where a field of a ctypes.Structure lies whe
 are named. A small number that was called is no null pointer, either: nothing is added to the address of a function.
 
 Where the program's own native line uses an array of a fixed size in a structure whose address Python has, the address
-gives the index: the class is out-of-bounds, *certain* where a register has the address of the structure, else *likely*.
+gives the index: the class is out-of-bounds, *certain* where a register has the address of the structure, and
+registers or memory have the index, too; else *likely*.
 The counter that lies right behind the array is named where it is the index. So it is, as *likely*, where a loop of C++
 counts by one container and indexes another one: by both lengths, as the line passes them, or, with one of them, by the
 bounds of the container on the stack and a register that points behind it; *certain* with all of these.
