@@ -237,14 +237,7 @@ def _of_bytes(rule: str, view: ProcessView, words: Description) -> Description:
     found = counted_bytes(view) if rule in _BY_INDEX and view.is_fault and not words.explained else None
     if found is None:
         return words
-    return structs.replace(
-        words,
-        summary=f"{words.summary.removesuffix('.')}; {found.summary}.",
-        advice=found.advice,
-        names_source=True,
-        explained=True,
-        behind=Behind.of([found.text], found),
-    )
+    return _beside(words, found.summary, found.advice, Behind.of([found.text], found))
 
 
 def _of_shown_bytes(rule: str, view: ProcessView, words: Description) -> Description:
@@ -253,15 +246,8 @@ def _of_shown_bytes(rule: str, view: ProcessView, words: Description) -> Descrip
     found = text_of_bytes(view) if about else None
     if found is None:
         return words
-    return structs.replace(
-        words,
-        summary=f"{words.summary.removesuffix('.')}; {found.summary}.",
-        evidence=[*words.evidence, found.evidence],
-        advice=found.advice,
-        names_source=True,
-        explained=found.register is not None,
-        behind=Behind.of([], found),
-    )
+    words = structs.replace(words, evidence=[*words.evidence, found.evidence])
+    return _beside(words, found.summary, found.advice, Behind.of([], found), sure=found.register is not None)
 
 
 def _of_overfilled(rule: str, view: ProcessView, words: Description) -> Description:
@@ -269,14 +255,13 @@ def _of_overfilled(rule: str, view: ProcessView, words: Description) -> Descript
     found = overfilled(view) if rule in (*_OF_ARGUMENTS, "heap-corruption") and not words.explained else None
     if found is None:
         return words
-    return structs.replace(
-        words,
-        summary=f"{words.summary.removesuffix('.')}; {found.summary}.",
-        advice=found.advice,
-        names_source=True,
-        explained=found.reached,
-        behind=Behind.of([found.buffer], found),
-    )
+    return _beside(words, found.summary, found.advice, Behind.of([found.buffer], found), sure=found.reached)
+
+
+def _beside(words: Description, summary: str, advice: str, behind: Behind, *, sure: bool = True) -> Description:
+    """With the reason behind the headline; `sure`: whether nothing else needs to be looked for."""
+    told = f"{words.summary.removesuffix('.')}; {summary}."
+    return structs.replace(words, summary=told, advice=advice, names_source=True, explained=sure, behind=behind)
 
 
 def _is_index_known(view: ProcessView) -> bool:

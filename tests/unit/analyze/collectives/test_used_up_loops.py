@@ -74,6 +74,20 @@ def test_rounds_are_counted_from_the_first_number(head: str, first: int) -> None
     assert used_up_loops._first(loops_around(tree, 3)[0]) == first
 
 
+def compared_loop(head: str, pairs: dict[str, tuple[str, str]], monkeypatch: pytest.MonkeyPatch) -> tuple[Any, Any]:
+    """A side, and the loop `for epoch in head`; `pairs`: what both ranks have of an expression."""
+    tree = ast.parse(
+        f"def fit(self):\n    for epoch in {head}:\n        step()\n        if stop(): break\n    save()\n"
+    )
+    compared = SimpleNamespace(
+        slice=SimpleNamespace(spot=lambda depth: "spot"), pair=lambda node, spot: pairs.get(ast.unparse(node))
+    )
+    monkeypatch.setattr(used_up_loops, "Compared", lambda *sides: compared)
+    monkeypatch.setattr(used_up_loops, "may_have_changed", lambda *given: False)
+    side: Any = SimpleNamespace(view=None, call=None, way=[SimpleNamespace(line=5)])
+    return side, loops_around(tree, 3)[0]
+
+
 @pytest.mark.parametrize(
     ("head", "pairs", "more"),
     [
@@ -91,16 +105,8 @@ def test_loop_over_a_range_was_left_before_its_end(
     head: str, pairs: dict[str, tuple[str, str]], more: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only where the last round of the rank behind it, and how many it has, are recorded."""
-    tree = ast.parse(
-        f"def fit(self):\n    for epoch in {head}:\n        step()\n        if stop(): break\n    save()\n"
-    )
-    compared = SimpleNamespace(
-        slice=SimpleNamespace(spot=lambda depth: "spot"), pair=lambda node, spot: pairs.get(ast.unparse(node))
-    )
-    monkeypatch.setattr(used_up_loops, "Compared", lambda *sides: compared)
-    monkeypatch.setattr(used_up_loops, "may_have_changed", lambda *given: False)
-    side: Any = SimpleNamespace(view=None, call=None, way=[SimpleNamespace(line=5)])
-    assert used_up_loops.has_more_rounds(side, side, 0, loops_around(tree, 3)[0]) == more
+    side, loop = compared_loop(head, pairs, monkeypatch)
+    assert used_up_loops.has_more_rounds(side, side, 0, loop) == more
 
 
 @pytest.mark.parametrize(
@@ -119,13 +125,5 @@ def test_rank_in_a_loop_is_in_a_later_round_than_the_other_had(
     head: str, pairs: dict[str, tuple[str, str]], later: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Then a range of the same end had not ended for that one, whatever the end is."""
-    tree = ast.parse(
-        f"def fit(self):\n    for epoch in {head}:\n        step()\n        if stop(): break\n    save()\n"
-    )
-    compared = SimpleNamespace(
-        slice=SimpleNamespace(spot=lambda depth: "spot"), pair=lambda node, spot: pairs.get(ast.unparse(node))
-    )
-    monkeypatch.setattr(used_up_loops, "Compared", lambda *sides: compared)
-    monkeypatch.setattr(used_up_loops, "may_have_changed", lambda *given: False)
-    side: Any = SimpleNamespace(view=None, call=None, way=[SimpleNamespace(line=5)])
-    assert used_up_loops.is_in_later_round(side, side, 0, loops_around(tree, 3)[0]) == later
+    side, loop = compared_loop(head, pairs, monkeypatch)
+    assert used_up_loops.is_in_later_round(side, side, 0, loop) == later

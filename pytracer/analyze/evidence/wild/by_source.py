@@ -1,0 +1,58 @@
+"""An index or count of the program's own native code that its source explains, with the address or registers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from pytracer.analyze.evidence.wild.explanation import Explanation
+from pytracer.analyze.view import ProcessView
+from pytracer.report.job import Confidence, Evidence
+
+
+class Found(Protocol):
+    """What the source shows."""
+
+    @property
+    def summary(self) -> str:
+        """What a headline ends with."""
+
+    @property
+    def advice(self) -> str:
+        """What to change."""
+
+    @property
+    def evidence(self) -> Evidence | None:
+        """The values and lines that show it."""
+
+
+@dataclass(frozen=True)
+class BySource(Explanation):
+    """`sure`: registers or memory have the numbers that the source is read with."""
+
+    verdict_class = "out-of-bounds"
+    names_source = True
+    found: Found
+    sure: bool
+
+    @property
+    def is_explained(self) -> bool:
+        """See Explanation."""
+        return True
+
+    def confidence(self, view: ProcessView) -> Confidence:
+        """See Explanation."""
+        return "certain" if self.sure else "likely"
+
+    def clause(self, view: ProcessView) -> str:
+        """See Explanation."""
+        return f": {self.found.summary}"
+
+    def evidence(self, view: ProcessView, address: Evidence | None) -> Sequence[Evidence | None]:
+        """See Explanation."""
+        return (self.found.evidence, address)
+
+    def advice(self, view: ProcessView) -> str:
+        """See Explanation."""
+        return self.found.advice
