@@ -23,6 +23,7 @@ from pytracer.analyze.evidence.syntax.gradients import gradient_tested, is_over_
 from pytracer.analyze.evidence.syntax.loops import LOOPS, Loop, deciding_ifs, last_of, loops_around
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, spans
+from pytracer.analyze.evidence.syntax.tries import hushes
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.decode.types.snapshot import Collective
 from pytracer.report.job import PythonFrame
@@ -143,18 +144,12 @@ def decides_itself(tree: ast.Module, line: int, name: str) -> bool:
     if any(isinstance(item, (ast.If, *LOOPS)) and item.lineno == item.body[0].lineno == line for item in on_line):
         return True  # `if late: dist.barrier()`
     withs = [item for item in on_line if isinstance(item, (ast.With, ast.AsyncWith))]
-    if any(isinstance(item, ast.Match) for item in on_line) or any(_suppresses(item) for item in withs):
+    if any(isinstance(item, ast.Match) for item in on_line) or any(hushes(item) for item in withs):
         return True
     calls = [item for item in on_line if isinstance(item, ast.Call)]
     named = [item for item in calls if called_name(item) == name] or calls
     choices = [item for item in on_line if isinstance(item, _CHOICES)]
     return any(any(part is call for part in nodes_of(item)) for item in choices for call in named)
-
-
-def _suppresses(item: ast.With | ast.AsyncWith) -> bool:
-    """`with contextlib.suppress(ValueError):`."""
-    calls = (part.context_expr for part in item.items)
-    return any(isinstance(call, ast.Call) and called_name(call) == "suppress" for call in calls)
 
 
 def _ends_itself(item: Decider) -> bool:

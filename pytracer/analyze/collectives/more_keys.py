@@ -21,7 +21,7 @@ from pytracer.analyze.evidence.failing.expressions import short, source
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.loops import deciding_ifs, loops_around
-from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.names import bare_names, variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, spans
 from pytracer.analyze.naming import line_in
@@ -180,9 +180,7 @@ def _is_of_options(node: ast.expr, scope: ast.AST) -> bool:
     if options is None or not isinstance(key, ast.Name):
         return False
     return any(
-        isinstance(item, ast.For)
-        and key.id in {part.id for part in nodes_of(item.target) if isinstance(part, ast.Name)}
-        and options.arg in {part.id for part in nodes_of(item.iter) if isinstance(part, ast.Name)}
+        isinstance(item, ast.For) and key.id in bare_names(item.target) and options.arg in bare_names(item.iter)
         for item in own_nodes(scope)
     )
 

@@ -84,14 +84,11 @@ def used_up_loop(inside: Side, outside: Side, at: int, loop: Loop, ends: Sequenc
 
 def has_more_rounds(inside: Side, outside: Side, at: int, loop: Loop) -> bool:
     """Whether a loop over range(n) would have gone on where the rank behind it left it, by the recorded numbers."""
-    counter = round_counter(loop)
-    if counter is None or isinstance(loop, ast.While) or not isinstance(loop.iter, ast.Call):
+    found = _numbered(inside, outside, at, loop)
+    if found is None:
         return False
-    compared = Compared(inside.view, inside.call, outside.view, outside.call)
-    spot = compared.slice.spot(len(inside.way) - 1 - at)
-    if called_name(loop.iter) != "range" or spot is None or _is_bound_behind(outside, at, loop, counter, spot):
-        return False
-    end = loop.iter.args[-1]
+    of_range, counter, compared, spot = found
+    end = of_range.args[-1]
     pairs = [compared.pair(item, spot) if not isinstance(item, ast.Constant) else None for item in (counter, end)]
     last = str(end.value) if isinstance(end, ast.Constant) else pairs[1][1] if pairs[1] is not None else ""
     round_ = pairs[0][1] if pairs[0] is not None else ""
@@ -100,17 +97,24 @@ def has_more_rounds(inside: Side, outside: Side, at: int, loop: Loop) -> bool:
 
 def is_in_later_round(inside: Side, outside: Side, at: int, loop: Loop) -> bool:
     """Whether the rank in a loop over range(n) is in a later round of it than that in which the other one left it."""
-    counter = round_counter(loop)
-    if counter is None or isinstance(loop, ast.While) or not isinstance(loop.iter, ast.Call):
+    found = _numbered(inside, outside, at, loop)
+    if found is None or len(found[0].args) > _ASCENDS:
         return False
-    compared = Compared(inside.view, inside.call, outside.view, outside.call)
-    spot = compared.slice.spot(len(inside.way) - 1 - at)
-    if called_name(loop.iter) != "range" or len(loop.iter.args) > _ASCENDS or spot is None:
-        return False
-    if _is_bound_behind(outside, at, loop, counter, spot):
-        return False
+    _, counter, compared, spot = found
     pair = compared.pair(counter, spot)
     return pair is not None and all(item.isdigit() for item in pair) and int(pair[0]) > int(pair[1])
+
+
+def _numbered(inside: Side, outside: Side, at: int, loop: Loop) -> tuple[ast.Call, ast.Name, Compared, Spot] | None:
+    """The range() of a loop and its counter, with what both ranks have of it: neither has set it behind the loop."""
+    counter = round_counter(loop)
+    if counter is None or isinstance(loop, ast.While) or not isinstance(loop.iter, ast.Call):
+        return None
+    compared = Compared(inside.view, inside.call, outside.view, outside.call)
+    spot = compared.slice.spot(len(inside.way) - 1 - at)
+    if called_name(loop.iter) != "range" or spot is None or _is_bound_behind(outside, at, loop, counter, spot):
+        return None
+    return loop.iter, counter, compared, spot
 
 
 def _first(loop: Loop) -> int:

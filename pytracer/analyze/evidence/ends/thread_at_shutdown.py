@@ -17,6 +17,7 @@ from pytracer._text import shortened
 from pytracer.analyze.evidence.native.aborts import aborted_at_shutdown
 from pytracer.analyze.evidence.native.native_stack import functions
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
+from pytracer.analyze.evidence.syntax.constants import is_true
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes, scope_of, spans
@@ -224,7 +225,7 @@ def _owner(node: ast.AST) -> str | None:
 
 
 def _daemon(call: ast.Call) -> int | None:
-    return next((word.value.lineno for word in call.keywords if word.arg == "daemon" and _is_true(word.value)), None)
+    return next((word.value.lineno for word in call.keywords if word.arg == "daemon" and is_true(word.value)), None)
 
 
 def _makes_daemon(node: ast.AST) -> int | None:
@@ -232,7 +233,7 @@ def _makes_daemon(node: ast.AST) -> int | None:
     if isinstance(node, ast.Call) and called_name(node) == "__init__":
         return _daemon(node)
     names = [ast.unparse(item) for item in node.targets] if isinstance(node, ast.Assign) else []
-    is_set = isinstance(node, ast.Assign) and _is_true(node.value) and any(name in _DAEMONS for name in names)
+    is_set = isinstance(node, ast.Assign) and is_true(node.value) and any(name in _DAEMONS for name in names)
     return node.lineno if isinstance(node, ast.Assign) and is_set else None
 
 
@@ -240,11 +241,7 @@ def _sets_daemon(node: ast.AST, name: str | None) -> int | None:
     """`worker.daemon = True`, `worker.setDaemon(True)`."""
     if name is None:
         return None
-    if isinstance(node, ast.Assign) and _is_true(node.value):
+    if isinstance(node, ast.Assign) and is_true(node.value):
         return node.lineno if any(ast.unparse(item) == f"{name}.daemon" for item in node.targets) else None
     is_call = isinstance(node, ast.Call) and called_name(node) == "setDaemon" and _owner(node) == name
     return node.lineno if isinstance(node, ast.Call) and is_call else None
-
-
-def _is_true(value: ast.expr) -> bool:
-    return isinstance(value, ast.Constant) and value.value is True

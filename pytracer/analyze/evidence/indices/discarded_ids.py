@@ -18,6 +18,7 @@ from pytracer.analyze.evidence.slicing.elements import way_of
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
+from pytracer.analyze.evidence.syntax.constants import is_true
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.reaching import places_that_bind
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, parameters, qualified_name
@@ -119,7 +120,7 @@ def _numbers_anew(
     if called_name(call) == "unique" and position == 1:
         first = call.args[0] if call.args else None
         inverse, index = keyword_value(call, "return_inverse"), keyword_value(call, "return_index")
-        return index is None and _is_true(inverse) and isinstance(first, ast.Name) and first.id == name, None
+        return index is None and is_true(inverse) and isinstance(first, ast.Name) and first.id == name, None
     found = back.function(call, spot)
     if found is None:
         return False, None
@@ -161,7 +162,3 @@ def _instead(item: ast.Assign, target: ast.Tuple, position: int, name: str) -> s
 
 def _is_name(node: ast.AST | None, name: str) -> bool:
     return isinstance(node, ast.Name) and node.id == name
-
-
-def _is_true(node: ast.expr | None) -> bool:
-    return isinstance(node, ast.Constant) and node.value is True

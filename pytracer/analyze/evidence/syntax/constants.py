@@ -19,6 +19,11 @@ def is_none(node: ast.AST | None) -> TypeGuard[ast.Constant]:
     return isinstance(node, ast.Constant) and node.value is None
 
 
+def is_true(node: ast.AST | None) -> bool:
+    """Whether a program writes `True` there."""
+    return isinstance(node, ast.Constant) and node.value is True
+
+
 def is_order(node: ast.AST) -> bool:
     """Whether it compares two, and tells which is larger."""
     return isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], ORDERS)

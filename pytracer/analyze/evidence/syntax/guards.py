@@ -7,10 +7,9 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, spans
+from pytracer.analyze.evidence.syntax.tries import EXPECTING, hushes
 
-_SWALLOW = ("suppress", "raises")
 _OTHERS = (ast.For, ast.AsyncFor, ast.While, ast.Try, ast.ExceptHandler)
 
 
@@ -83,7 +82,6 @@ def _cases(head: ast.Match) -> Iterator[tuple[ast.expr | None, int, list[ast.stm
 def stands_in(body: Sequence[ast.stmt], line: int) -> bool:
     """Whether a line is one of these statements, or below a `with` among them: no test is between."""
     inner = [item for item in body if isinstance(item, (ast.With, ast.AsyncWith)) and spans(item, line)]
-    entered = [part.context_expr for item in inner for part in item.items]
-    if any(isinstance(item, ast.Call) and called_name(item) in _SWALLOW for item in entered):
+    if any(hushes(item, EXPECTING) for item in inner):
         return False  # an error may have kept the program from the line
     return any(item.lineno == line for item in body) or any(stands_in(item.body, line) for item in inner)

@@ -11,6 +11,7 @@ from pytracer.analyze.evidence.syntax.loops import COMPREHENSIONS, LOOPS, Loop, 
 from pytracer.analyze.evidence.syntax.names import holds, variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes, scope_of, spans
+from pytracer.analyze.evidence.syntax.tries import hushes
 from pytracer.analyze.evidence.syntax.unbounded import body_of, is_unbounded
 
 _PURE = frozenset({"len", "min", "max", "abs", "int"})
@@ -161,10 +162,7 @@ def _asks_for_items(iterated: ast.expr) -> bool:
 
 def _may_fail(node: ast.AST) -> bool:
     """Whether what is below it may be left by an exception, or by a pattern that does not fit."""
-    if isinstance(node, (ast.With, ast.AsyncWith)):
-        calls = (item.context_expr for item in node.items)
-        return any(isinstance(item, ast.Call) and called_name(item) == "suppress" for item in calls)
-    return isinstance(node, ast.Match) or bool(getattr(node, "handlers", ()))
+    return hushes(node) or isinstance(node, ast.Match) or bool(getattr(node, "handlers", ()))
 
 
 def _conjuncts(test: ast.expr) -> Iterator[ast.expr]:

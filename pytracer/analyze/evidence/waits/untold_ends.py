@@ -9,7 +9,8 @@ from pytracer._text import shortened
 from pytracer.analyze.evidence.failing.explained import explained
 from pytracer.analyze.evidence.syntax.names import last_name
 from pytracer.analyze.evidence.syntax.passing import names_of_object
-from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes, qualified_name, scope_of, spans_body
+from pytracer.analyze.evidence.syntax.scopes import Scope, qualified_name, scope_of
+from pytracer.analyze.evidence.syntax.tries import tries_around
 from pytracer.analyze.evidence.waits.ended_threads import LOADED, EndedThread
 from pytracer.analyze.evidence.waits.queue_marks import puts_into, taking
 from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait
@@ -66,5 +67,4 @@ def _told_by(view: ProcessView, frame: PythonFrame, names: frozenset[str], at: P
 
 def _is_caught(scope: Scope, line: int) -> bool:
     """Whether a handler around the line may tell already."""
-    tries = [item for item in own_nodes(scope) if isinstance(item, ast.Try)]
-    return any(spans_body(item.body, line) and (item.handlers or item.finalbody) for item in tries)
+    return any(item.handlers or item.finalbody for item in tries_around(scope, line))

@@ -11,6 +11,7 @@ from pytracer.analyze.evidence.failing.expressions import short, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.bindings import set_by
 from pytracer.analyze.evidence.syntax.calls import argument_at, called_name, keyword_value
+from pytracer.analyze.evidence.syntax.constants import is_true
 from pytracer.analyze.evidence.syntax.names import last_name
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 
@@ -58,9 +59,9 @@ def _made_daemonic(at: FailingLine) -> Iterator[tuple[str, ast.Call | ast.Assign
                 if isinstance(node, ast.Assign) and isinstance(target, ast.Attribute) and target.attr == "daemon":
                     of = last_name(target.value)
                     made = any(last_name(own) == of and _runs(call, runs) for own, call in _set_in(tree))
-                    if made and _is_true(value):
+                    if made and is_true(value):
                         yield file, node
-            if isinstance(node, ast.Call) and _runs(node, runs) and _is_true(keyword_value(node, "daemon")):
+            if isinstance(node, ast.Call) and _runs(node, runs) and is_true(keyword_value(node, "daemon")):
                 yield file, node
 
 
@@ -74,7 +75,3 @@ def _runs(call: ast.AST | None, functions: set[str]) -> bool:
         return False
     target = argument_at(call, 1, "target")
     return target is not None and last_name(target) in functions
-
-
-def _is_true(value: ast.expr | None) -> bool:
-    return isinstance(value, ast.Constant) and value.value is True

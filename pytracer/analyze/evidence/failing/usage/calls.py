@@ -20,6 +20,7 @@ from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.ranks import is_for_one_rank
 from pytracer.analyze.evidence.syntax.scopes import Function, class_named, function_named, own_nodes, spans, spans_body
+from pytracer.analyze.evidence.syntax.tries import hushes
 
 _UNSET = Pattern(r"local variable '(\w+)'|name '(\w+)' is not defined|free variable '(\w+)'")
 _ARGUMENTS = Pattern(
@@ -118,8 +119,7 @@ def unset_name(at: FailingLine) -> str | None:
     around = [
         item
         for item in own_nodes(at.scope)
-        if isinstance(item, (ast.For, ast.While, ast.If, ast.Try, ast.With))
-        and (not isinstance(item, ast.With) or _suppresses(item))
+        if (isinstance(item, (ast.For, ast.While, ast.If, ast.Try)) or hushes(item))
         and item.lineno < line <= (item.end_lineno or 0) < at.line
     ]
     if not around:
@@ -132,11 +132,6 @@ def unset_name(at: FailingLine) -> str | None:
     words = why.words if why is not None else _not_run(at, around[0], line)
     advice = (why.advice if why is not None else None) or "Set it before, and handle that case."
     return f"`{name}` is set only at {at.here(line)}, and {words}. {advice}"
-
-
-def _suppresses(item: ast.With) -> bool:
-    made = [part.context_expr for part in item.items]
-    return any(isinstance(call, ast.Call) and called_name(call) == "suppress" for call in made)
 
 
 def _left_to_one_rank(at: FailingLine, name: str, item: ast.stmt, line: int) -> str | None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Sequence
-from typing import TypeGuard
 
 import msgspec
 
@@ -22,11 +21,12 @@ from pytracer.analyze.evidence.failing.usage.empty_data import too_few
 from pytracer.analyze.evidence.failing.usage.missed_lines import DROPS_ALL
 from pytracer.analyze.evidence.slicing.calls import method_of
 from pytracer.analyze.evidence.slicing.spots import Made, Spot
-from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value, passed_values
+from pytracer.analyze.evidence.syntax.calls import argument_at, called_name, keyword_value, passed_values
 from pytracer.analyze.evidence.syntax.loops import loops_of
 from pytracer.analyze.evidence.syntax.names import holds, variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes, spans
+from pytracer.analyze.evidence.syntax.tries import EXPECTING, hushes
 
 _PASSES_ON = frozenset({"enumerate", "tqdm", "track", "list", "tuple", "iter", "reversed", "sorted"})
 _OF_ALL = frozenset({"DistributedSampler", "SequentialSampler", "RandomSampler"})  # give nothing only of no samples
@@ -99,7 +99,9 @@ def runs_in_each_round(loop: Loop, line: int) -> bool:
     body = [
         item
         for part in loop.body
-        for item in (part.body if isinstance(part, (ast.With, ast.AsyncWith)) and not _hushes(part) else [part])
+        for item in (
+            part.body if isinstance(part, (ast.With, ast.AsyncWith)) and not hushes(part, EXPECTING) else [part]
+        )
     ]
     for item in body:
         if item.lineno <= line <= (item.end_lineno or 0):
@@ -111,16 +113,9 @@ def runs_in_each_round(loop: Loop, line: int) -> bool:
 
 def is_met(scope: Scope, loop: Loop, line: int) -> bool:
     """Whether the program comes to a later line by the loop only."""
-    may_skip = (item for item in own_nodes(scope) if isinstance(item, _MAY_SKIP) or _hushes(item))
+    may_skip = (item for item in own_nodes(scope) if isinstance(item, _MAY_SKIP) or hushes(item, EXPECTING))
     around = [item for item in may_skip if item is not loop and item.lineno <= loop.lineno <= (item.end_lineno or 0)]
     return loop.lineno < line and all(_in_same_block(item, loop.lineno, line) for item in around)
-
-
-def _hushes(item: ast.AST) -> TypeGuard[ast.With | ast.AsyncWith]:
-    """`with suppress(KeyError):`."""
-    given = item.items if isinstance(item, (ast.With, ast.AsyncWith)) else ()
-    calls = (part.context_expr for part in given)
-    return any(isinstance(call, ast.Call) and called_name(call) in ("suppress", "raises") for call in calls)
 
 
 def _in_same_block(item: ast.AST, first: int, line: int) -> bool:
@@ -206,7 +201,7 @@ def _of_loader(at: FailingLine, over: ast.expr, spot: Spot, told: str) -> Nothin
         return Nothing(what, f"as {few}", DROPS_ALL)
     made = at.slice.made(over, spot, calls=True)
     call = made.node if isinstance(made.node, ast.Call) and called_name(made.node) == "DataLoader" else None
-    given = (call.args[0] if call.args else keyword_value(call, "dataset")) if call is not None else None
+    given = argument_at(call, 0, "dataset") if call is not None else None
     if call is None or given is None:
         return Nothing(what, None, f"Look at len() of `{source(over)}`, its dataset and its sampler.")
     held = f"`{source(given)}`"
