@@ -5,7 +5,7 @@ nineteenth_unseen.toml, and twenty_first_unseen.toml to forty_eighth_unseen.toml
 knew them; ranks.toml failures among ranks. Cases that are `measured` only are not run here.
 `root`: only root may do what the program does. `or`: what a race may end in as well; `survives`: it may end well, too,
 and is run again. `by_processor`: on some it always ends well.
-Of the sets after the first one in six is in `make test-slow`, but none that stands still until its time limit; of all,
+Of the sets after the first one in twelve is in `make test-slow`, but none that stands still until its time limit; of all,
 none that needs an extension: tests/crash has such deaths, smaller.
 
 The programs are as in the issues, re-made for one version of torch. What really happened was found without pytracer.
@@ -88,7 +88,7 @@ VARIABLES = {
 def _param(place: int, name: str, case: dict[str, Any]) -> Any:
     marks = [pytest.mark.xfail(reason=case["xfail"], strict=not case.get("by_chance"))] if "xfail" in case else []
     takes_minutes = "xfail" in case or "needs" in case or (name != _SETS[0] and "limit_s" in case)
-    if takes_minutes or (name != _SETS[0] and place % 6):
+    if takes_minutes or (name != _SETS[0] and place % 12):
         marks.append(pytest.mark.every_case)
     return pytest.param(case, id=case["id"], marks=marks)
 
