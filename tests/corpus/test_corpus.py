@@ -1,12 +1,11 @@
 """Crashes that users reported, run below the launcher: class, culprit, headline and next step.
 
-cases.toml has those that rules were made for; unseen.toml, second_unseen.toml, tenth_unseen.toml,
-nineteenth_unseen.toml, and twenty_first_unseen.toml to forty_eighth_unseen.toml those that were judged before any rule
-knew them; ranks.toml failures among ranks. Cases that are `measured` only are not run here.
+cases.toml has those that rules were made for, ranks.toml failures among ranks, the others those that were judged before
+any rule knew them. Cases without expected words were measured only; they are not run here.
 `root`: only root may do what the program does. `or`: what a race may end in as well; `survives`: it may end well, too,
 and is run again. `by_processor`: on some it always ends well.
-Of the sets after the first one in twelve is in `make test-slow`, but none that stands still until its time limit; of all,
-none that needs an extension: tests/crash has such deaths, smaller.
+Of the sets after the first one in twelve is in `make test-slow`, but none that stands still until its time limit; of
+all, none that needs an extension: tests/crash has such deaths, smaller.
 
 The programs are as in the issues, re-made for one version of torch. What really happened was found without pytracer.
 """
@@ -39,37 +38,18 @@ pytestmark = [pytest.mark.slow, needs_native, needs_capstone]
 
 HERE = Path(__file__).resolve().parent
 PROGRAMS = HERE / "programs"
-_SETS = (
-    *("cases.toml", "unseen.toml", "second_unseen.toml", "tenth_unseen.toml", "ranks.toml", "nineteenth_unseen.toml"),
-    *("twenty_first_unseen.toml", "twenty_second_unseen.toml", "twenty_third_unseen.toml"),
-    *("twenty_fourth_unseen.toml", "twenty_fifth_unseen.toml", "twenty_sixth_unseen.toml"),
-    *("twenty_seventh_unseen.toml", "twenty_eighth_unseen.toml", "twenty_ninth_unseen.toml"),
-    *("thirtieth_unseen.toml", "thirty_first_unseen.toml", "thirty_second_unseen.toml"),
-    *("thirty_third_unseen.toml", "thirty_fourth_unseen.toml", "thirty_fifth_unseen.toml"),
-    *(
-        "thirty_sixth_unseen.toml",
-        "thirty_seventh_unseen.toml",
-        "thirty_eighth_unseen.toml",
-        "thirty_ninth_unseen.toml",
-    ),
-    *(
-        "fortieth_unseen.toml",
-        "forty_first_unseen.toml",
-        "forty_second_unseen.toml",
-        "forty_third_unseen.toml",
-        "forty_fourth_unseen.toml",
-        "forty_fifth_unseen.toml",
-        "forty_sixth_unseen.toml",
-        "forty_seventh_unseen.toml",
-        "forty_eighth_unseen.toml",
-    ),
-)
-CASES: list[tuple[str, dict[str, Any]]] = [
-    (name, case)
-    for name in _SETS
-    for case in tomllib.loads((HERE / name).read_text(encoding="utf-8"))["case"]
-    if not case.get("measured")
-]
+_FIRST = "cases.toml"
+
+
+def _cases() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Those whose words are expected, the first set first; each with the name of its file."""
+    for path in sorted(HERE.glob("*.toml"), key=lambda path: (path.name != _FIRST, path.name)):
+        for case in tomllib.loads(path.read_text(encoding="utf-8"))["case"]:
+            if "headline" in case and not case.get("measured"):
+                yield path.name, case
+
+
+CASES = list(_cases())
 _FLAGS = {
     "realext": ["-O1", "-g"],
     "userops": ["-O1", "-g", "-fopenmp"],
@@ -87,19 +67,10 @@ VARIABLES = {
 
 def _param(place: int, name: str, case: dict[str, Any]) -> Any:
     marks = [pytest.mark.xfail(reason=case["xfail"], strict=not case.get("by_chance"))] if "xfail" in case else []
-    takes_minutes = "xfail" in case or "needs" in case or (name != _SETS[0] and "limit_s" in case)
-    if takes_minutes or (name != _SETS[0] and place % 12):
+    takes_minutes = "xfail" in case or "needs" in case or (name != _FIRST and "limit_s" in case)
+    if takes_minutes or (name != _FIRST and place % 12):
         marks.append(pytest.mark.every_case)
     return pytest.param(case, id=case["id"], marks=marks)
-
-
-def test_every_set_with_expected_words_is_run() -> None:
-    expecting = {
-        path.name
-        for path in HERE.glob("*.toml")
-        if any("headline" in case for case in tomllib.loads(path.read_text(encoding="utf-8"))["case"])
-    }
-    assert expecting <= set(_SETS)
 
 
 def command_of(case: dict[str, Any], program: Path) -> list[str]:
