@@ -18,8 +18,9 @@ from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.native.fault_function import is_own_frame
 from pytracer.analyze.evidence.own_code.c_text import closing, declared_name, split
 from pytracer.analyze.evidence.own_code.own_libraries import is_own_path
-from pytracer.analyze.evidence.own_code.program_text import program_sources
-from pytracer.analyze.evidence.own_code.source_files import Source, source_levels, sources_before
+from pytracer.analyze.evidence.own_code.program_text import named_sources, program_sources
+from pytracer.analyze.evidence.own_code.source_files import Source, source_levels, sources_before, sources_named
+from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
@@ -124,11 +125,15 @@ def libraries_and_folders(view: ProcessView) -> tuple[list[str], list[str]]:
 def levels_of(view: ProcessView, libraries: list[str], folders: list[str]) -> Iterator[list[Source]]:
     """The sources of these libraries, the surest first, and at last the C that the program itself has as text.
 
-    Where all of them are gone, as with a temporary folder, what lies beside the program and is older than its process.
+    Where all of them are gone, as with a temporary folder, what lies beside the program and is older than its process:
+    the files that the program's text names first, as its own call of the compiler does.
     """
     yield from source_levels(libraries, folders)
     if libraries and not any(map(os.path.isfile, libraries)):
-        yield sources_before(view.process.snapshot.created_wall_ns, folders)
+        snapshot = view.process.snapshot
+        trees = program_files(snapshot, program_frames(view)).values()
+        yield sources_named(snapshot.created_wall_ns, folders, named_sources(trees))
+        yield sources_before(snapshot.created_wall_ns, folders)
     yield program_sources(view, libraries)
 
 

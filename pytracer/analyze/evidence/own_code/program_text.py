@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.lifetime.variables import program_frames
+from pytracer.analyze.evidence.own_code.native_source import SUFFIXES
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
@@ -43,6 +44,12 @@ def program_sources(
         if lines:
             found.append((file, lines))
     return found
+
+
+def named_sources(trees: Iterable[ast.Module]) -> list[str]:
+    """The names of C and C++ files that a program's text has, as in its own call of a compiler."""
+    texts = (node.value for tree in trees for node in nodes_of(tree) if isinstance(node, ast.Constant))
+    return [*dict.fromkeys(text for text in texts if isinstance(text, str) and text.endswith(SUFFIXES))]
 
 
 def _may_be_from(file: str, library: str) -> bool:

@@ -57,6 +57,14 @@ def sources_before(began_ns: int, folders: Iterable[str]) -> list[Source]:
     return [(path, lines) for path, lines in found if lines is not None]
 
 
+def sources_named(began_ns: int, folders: Iterable[str], names: Iterable[str]) -> list[Source]:
+    """Those of them that have such a name or path below one of the program's folders."""
+    wanted = [name for name in names if not os.path.isabs(name)]
+    paths = dict.fromkeys(os.path.normpath(os.path.join(folder, name)) for folder in folders for name in wanted)
+    found = ((path, lines_before(began_ns, path)) for path in paths if path.startswith("/"))
+    return [(path, lines) for path, lines in found if lines is not None]
+
+
 def _read(libraries: Sequence[str], paths: Iterable[str]) -> list[Source]:
     found = []
     for path in dict.fromkeys(paths):

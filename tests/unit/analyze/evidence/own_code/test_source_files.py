@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -106,5 +107,33 @@ def test_definition_of_the_surest_level_counts(
     frame = PythonFrame(function="main", file=str(job / "train.py"), line=1)
     monkeypatch.setattr(own_signature, "program_frames", lambda view: [frame])
     view: Any = SimpleNamespace(crash=SimpleNamespace(images=[SimpleNamespace(path=library(tmp_path))]))
+    made = own_signature.own_definition(view, "nms")
+    assert (made.place if made is not None else None) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ('compile_("nms.c", "libnms.so")\n', "nms.c:1"),
+        ("compile_('csrc/nms.c')\n", "nms.c:1"),
+        ("compile_(NAME)\n", None),
+        ('compile_("nms.c", "old.c")\n', None),
+    ],
+    ids=["one", "in a folder", "none", "two"],
+)
+def test_source_of_a_library_that_is_gone_is_the_one_that_the_program_names(
+    tmp_path: Path, job: Path, text: str, found: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which it was built from, into a temporary folder; others have a function of that name as well."""
+    write(job / ("csrc/nms.c" if "csrc" in text else "nms.c"))
+    write(job / "old.c")
+    program = write(job / "train.py", text=text)
+    frame = PythonFrame(function="<module>", file=program, line=1)
+    monkeypatch.setattr(own_signature, "program_frames", lambda view: [frame])
+    snapshot = SimpleNamespace(pid=1, threads=(), argv=(), created_wall_ns=time.time_ns(), crash=None)
+    gone = SimpleNamespace(path=str(tmp_path / "gone" / "libnms.so"))
+    view: Any = SimpleNamespace(
+        process=SimpleNamespace(snapshot=snapshot), crash=SimpleNamespace(images=[gone], python_stack=(frame,))
+    )
     made = own_signature.own_definition(view, "nms")
     assert (made.place if made is not None else None) == found
