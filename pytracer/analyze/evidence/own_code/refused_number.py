@@ -38,6 +38,7 @@ from pytracer.analyze.evidence.own_code.passed_through import Level, is_assigned
 from pytracer.analyze.naming import line_in
 from pytracer.analyze.view import ProcessView
 
+_LEAVES = Pattern(r"\b(?:break|return|goto|throw)\b")
 _IF = Pattern(r"\bif\s*\(")
 _ASSERTS = Pattern(r"\b(?:\w*assert|\w*CHECK\w*|\w*ENFORCE\w*|\w*ASSERT\w*)\s*\(")
 _COMPARES = Pattern(r"^(?P<name>[A-Za-z_]\w*)\s*(?P<how>[<>]=?|[!=]=)\s*(?P<number>-?\d+)$")
@@ -171,7 +172,7 @@ def _array(view: ProcessView, way: Sequence[Level], text: str, name: str) -> Pas
             return None
         inner = _CAST.sub("", given[place]).strip()
         element = _ELEMENT.match(inner)
-        if element is not None and _is_asked(*way[level + 1][:2], element["array"]):
+        if element is not None and _is_asked(way[level + 1], element["array"]):
             return None  # some of its numbers may not come here
         if element is not None:
             return _passed(view, way[level + 1 :], element["array"])
@@ -179,11 +180,18 @@ def _array(view: ProcessView, way: Sequence[Level], text: str, name: str) -> Pas
     return None
 
 
-def _is_asked(function: Function, lines: Sequence[str], array: str) -> bool:
-    body = plain("\n".join(lines))[function.body :]
-    body = body[: closing(body, 0)]
-    heads = ((match.end(), closing(body, match.end() - 1)) for match in _IF.finditer(body))
-    return any(re.search(rf"\b{re.escape(array)}\s*\[", body[start:end]) for start, end in heads)
+def _is_asked(caller: Level, array: str) -> bool:
+    """Whether a condition on its elements may keep some of them from the call: one before it, or one that leaves."""
+    function, lines, number = caller
+    text = plain("\n".join(lines))
+    call, end = sum(len(item) + 1 for item in lines[: number - 1]), closing(text, function.body) or len(text)
+    for match in _IF.finditer(text, function.body, end):
+        last = closing(text, match.end() - 1) or end
+        if re.search(rf"\b{re.escape(array)}\s*\[", text[match.end() : last]) and (
+            last < call or _LEAVES.search(text[last : body_end(text, last + 1)])
+        ):
+            return True
+    return False
 
 
 def _passed(view: ProcessView, way: Sequence[Level], name: str) -> PassedArray | None:

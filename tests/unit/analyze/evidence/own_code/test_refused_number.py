@@ -100,10 +100,24 @@ def test_number_that_may_not_be_the_reason_is_not_told(
     assert found(tmp_path, monkeypatch=monkeypatch, **how) is None
 
 
-def test_number_that_the_caller_may_leave_out_is_not_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    skips = SOURCE.replace("        total +=", "        if (ids[i] == -100) continue;\n        total +=")
-    monkeypatch.setitem(globals(), "SOURCE", skips)
-    assert found(tmp_path, monkeypatch=monkeypatch) is None
+@pytest.mark.parametrize(
+    ("before", "behind", "is_told"),
+    [
+        ("if (ids[i] == -100) continue;", "", False),
+        ("", "if (ids[i] == 2) break;", False),
+        ("", "if (ids[i] < 4) continue;", True),
+        ("", "if (total > 4) break;", True),
+    ],
+    ids=["skips it", "ends before it", "skips the rest of its round", "asks for another thing"],
+)
+def test_number_that_the_caller_may_leave_out_is_not_told(
+    before: str, behind: str, is_told: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that a condition on the numbers may keep from the call."""
+    call = "    {{ {before}\n        total += piece(GIVEN, n);\n        {behind} }}\n"
+    asks = SOURCE.replace("        total += piece(GIVEN, n);\n", call.format(before=before, behind=behind))
+    monkeypatch.setitem(globals(), "SOURCE", asks)
+    assert (found(tmp_path, monkeypatch=monkeypatch) is not None) is is_told
 
 
 def test_throw_for_another_reason_is_not_explained_by_the_numbers(
