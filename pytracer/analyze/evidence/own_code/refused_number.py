@@ -23,7 +23,6 @@ from pytracer.analyze.evidence.native.native_stack import memory_word, own_frame
 from pytracer.analyze.evidence.own_code.arrays import array_words
 from pytracer.analyze.evidence.own_code.c_loops import body_end
 from pytracer.analyze.evidence.own_code.c_text import (
-    Function,
     arguments_at,
     closing,
     declared_name,
