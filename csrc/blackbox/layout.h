@@ -1192,7 +1192,7 @@ static_assert(sizeof(NameSlot) == 136);
 static_assert(std::is_standard_layout_v<NameSlot> && std::is_trivially_copyable_v<NameSlot>);
 static_assert(offsetof(NameSlot, reserved) == 132);
 
-/// A tensor that a Python variable or an autograd node held at the crash, or a whole number of a variable. An array of NumPy is several numbers, under Python's expressions for them: x.ctypes.data first, then x.dtype.num, x.shape[0], x.strides[0] ...
+/// A tensor that a Python variable or an autograd node held at the crash, or a whole number of a variable. An array of NumPy is several numbers, under Python's expressions for them: x.ctypes.data first, then x.dtype.num, x.shape[0], x.strides[0] ... Behind all others, of its elements: x.min() and x.max(), or x.isnan().sum() and x.isinf().any().
 struct Holder {
   uint32_t kind;
   uint32_t frame;

@@ -106,7 +106,8 @@ def _of_coordinates(judgement: AnyJudgement, words: Description) -> Description:
 def _of_smallest(judgement: AnyJudgement, words: Description) -> Description:
     """With the conversion that made an index the smallest integer, or the line that writes that down."""
     found = smallest_index(judgement.views[0]) if judgement.verdict_class == "out-of-bounds" else None
-    if found is None:
+    floats = passed_floats(judgement.views[0]) if found is not None and not words.explained else None
+    if found is None or (floats is not None and floats.summary is not None):
         return words
     summary = f"{words.summary.removesuffix('.')}; {found.summary}."
     about = words.behind or found.behind

@@ -1326,7 +1326,8 @@ HOLDER = Struct(
     "Holder",
     48,
     "A tensor that a Python variable or an autograd node held at the crash, or a whole number of a variable. An array of NumPy is several "
-    "numbers, under Python's expressions for them: x.ctypes.data first, then x.dtype.num, x.shape[0], x.strides[0] ...",
+    "numbers, under Python's expressions for them: x.ctypes.data first, then x.dtype.num, x.shape[0], x.strides[0] ... Behind all others, "
+    "of its elements: x.min() and x.max(), or x.isnan().sum() and x.isinf().any().",
     (
         _f("kind", "u32", "see HolderKind"),
         _f("frame", "u32", "index in PYTHON_FRAMES; SAVED: 1 when text names a Python class"),

@@ -778,7 +778,7 @@ class NameSlot(msgspec.Struct, frozen=True, gc=False):
 
 
 class Holder(msgspec.Struct, frozen=True, gc=False):
-    """A tensor that a Python variable or an autograd node held at the crash, or a whole number of a variable. An array of NumPy is several numbers, under Python's expressions for them: x.ctypes.data first, then x.dtype.num, x.shape[0], x.strides[0] ..."""
+    """A tensor that a Python variable or an autograd node held at the crash, or a whole number of a variable. An array of NumPy is several numbers, under Python's expressions for them: x.ctypes.data first, then x.dtype.num, x.shape[0], x.strides[0] ... Behind all others, of its elements: x.min() and x.max(), or x.isnan().sum() and x.isinf().any()."""
 
     kind: int
     frame: int

@@ -19,7 +19,7 @@ def native_view(
     folder: Path, program: str, source: str, *, at: str, way: Sequence[tuple[str, str]], suffix: str = "c",
     numbers: dict[str, int] | None = None, arrays: Sequence[tuple[str, int, str, tuple[int, ...]]] = (),
     memory: Sequence[tuple[str, int, bytes]] = (), registers: dict[str, int] | None = None, addr: int = 1 << 62,
-    outer: str | None = None, gone: bool = False,
+    outer: str | None = None, gone: bool = False, access: str | None = None,
 ) -> Any:  # fmt: skip
     """A view of the process.
 
@@ -37,6 +37,7 @@ def native_view(
         addr: Of the fault.
         outer: What the line that called the failing function has.
         gone: Whether the library was removed, so that no names and lines are known.
+        access: How the fault accessed memory: "read" or "write".
     """
     script, code = folder / "train.py", folder / f"ops.{suffix}"
     script.write_text(program, encoding="utf-8")
@@ -75,7 +76,7 @@ def native_view(
                       NativeFrame(function="_ctypes_callproc", image=_CTYPES)],
         crash=crash, python_stack=None, region_python=(), process=SimpleNamespace(snapshot=snapshot), exception=None,
         space=SimpleNamespace(live_around=lambda base: None), place=SimpleNamespace(addr=addr, kind="unmapped"),
-        region_opener=None,
+        region_opener=None, fault=SimpleNamespace(access=access) if access is not None else None,
     )  # fmt: skip
 
 

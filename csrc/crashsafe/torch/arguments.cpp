@@ -1,11 +1,13 @@
 #include "crashsafe/torch/arguments.h"
 
 #include "crashsafe/file/black_box.h"
+#include "crashsafe/memory/elements.h"
 #include "crashsafe/memory/map_lines.h"
 #include "crashsafe/platform/arch.h"
 #include "crashsafe/platform/large.h"
 #include "crashsafe/platform/safe_read.h"
 #include "crashsafe/platform/sys.h"
+#include "crashsafe/python/array_values.h"
 #include "crashsafe/torch/torch_objects.h"
 #include "crashsafe/unwind/native_stack.h"
 
@@ -17,33 +19,14 @@ namespace {
 using namespace blackbox;
 
 constexpr uint64_t kMostStackBytes = 32 << 10, kLeastAddress = 1 << 16;
-constexpr uint64_t kNsLimit = 4'000'000, kValuesNsLimit = 20'000'000;  // a word that is no address costs a fault
-constexpr uint64_t kFloatsNsLimit = 10'000'000;                        // of the latter: integers may be indices, and are worth more
-constexpr uint64_t kMostInterruptions = 4;                             // that use up a limit, however long they are
+constexpr uint64_t kNsLimit = 4'000'000;  // a word that is no address costs a fault
 constexpr uint32_t kBlockWords = 64, kCapturedWords = 16, kDeviceRanges = 64, kInlineDimensions = 5, kMostDimensions = 64;
-constexpr uint32_t kMostElements = 4096, kMostElementBytes = 8, kMostInARow = 1 << 20;
 constexpr uint32_t kHeldFrames = 8, kMostHeld = 24;
-constexpr uint32_t kNone = ~0u, kCpu = 0, kInfinite = 1u << 31;
+constexpr uint32_t kNone = ~0u, kCpu = 0;
 
 struct Where {
   uint64_t found_at;
   uint32_t frame, register_index;
-};
-
-// Time that was worked, not waited for a processor: on a busy machine a thread stands still for longer than the search takes. So a lap
-// counts for a part of the limit at most. Without a system call for the thread's own clock, which a sandbox may refuse.
-struct Spent {
-  uint64_t since_ns, ns;
-
-  void begin() { since_ns = now_ns(); }
-
-  uint64_t lap(uint64_t limit_ns) {
-    uint64_t now = now_ns(), took = now - since_ns;
-    if (took > limit_ns / kMostInterruptions) took = limit_ns / kMostInterruptions;
-    since_ns = now;
-    ns += took;
-    return took;
-  }
 };
 
 // Static: the handler's stack has no room. One thread reports at a time.
@@ -52,9 +35,9 @@ struct Search {
     uint64_t start, end;
   } device[kDeviceRanges];
   uint32_t device_count, frame;
-  uint64_t stack_low, stack_high, floats_ns;
-  Spent words, values;
-  char elements[kMostElements * kMostElementBytes];
+  uint64_t stack_low, stack_high;
+  Spent words;
+  ElementTime values;
 };
 PYTRACER_LARGE constinit Search search{};
 
@@ -75,13 +58,6 @@ bool may_be_read(uint64_t addr) {
   return true;
 }
 
-// How the elements of a data type are looked at. `exponent`: its bits in a float, all set where it is NaN or infinite; 0 for integers.
-struct Elements {
-  uint32_t nbytes;
-  bool is_signed;
-  uint64_t exponent;
-};
-
 // c10::ScalarType; a complex number is read as two floats. False: of another type.
 bool elements_of(const Argument& argument, Elements& elements, uint64_t& count) {
   constexpr uint64_t kHalf = 0x7c00, kFloat = 0x7f80'0000, kDouble = 0x7ff0'0000'0000'0000, kBFloat16 = 0x7f80;
@@ -95,12 +71,6 @@ bool elements_of(const Argument& argument, Elements& elements, uint64_t& count) 
   return true;
 }
 
-uint64_t bits_at(uint64_t index, uint32_t nbytes) {
-  uint64_t value = 0;
-  memcpy(&value, search.elements + index * nbytes, nbytes);
-  return value;
-}
-
 // Distance in elements from the first element to the last one; false: too far, or with a negative stride.
 bool find_span(const Argument& argument, uint64_t& span) {
   span = 0;
@@ -110,23 +80,6 @@ bool find_span(const Argument& argument, uint64_t& span) {
     span += static_cast<uint64_t>(size - 1) * static_cast<uint64_t>(stride);
   }
   return span < kMostElements;
-}
-
-void include(Argument& argument, const Elements& elements, uint64_t index) {
-  uint64_t bits = bits_at(index, elements.nbytes);
-  if (elements.exponent != 0) {
-    if ((bits & elements.exponent) != elements.exponent) return;
-    uint64_t fraction = (elements.exponent & ~(elements.exponent - 1)) - 1;
-    if ((bits & fraction) == 0)
-      argument.not_numbers |= kInfinite;
-    else if ((argument.not_numbers | kInfinite) != UINT32_MAX)
-      argument.not_numbers++;
-    return;
-  }
-  uint32_t unused = 64 - elements.nbytes * 8;
-  int64_t value = elements.is_signed ? static_cast<int64_t>(bits << unused) >> unused : static_cast<int64_t>(bits);
-  if (value < argument.minimum) argument.minimum = value;
-  if (value > argument.maximum) argument.maximum = value;
 }
 
 // Whether the elements lie side by side, in whatever order: LAPACK's matrices have their columns in a row.
@@ -141,35 +94,14 @@ bool is_dense(const Argument& argument) {
   return stride == argument.elements;
 }
 
-bool is_time_left(bool is_float) { return search.values.ns < kValuesNsLimit && (!is_float || search.floats_ns < kFloatsNsLimit); }
-
-void count_values(bool is_float) {
-  uint64_t took = search.values.lap(kValuesNsLimit);
-  if (is_float) search.floats_ns += took;
-}
-
-// One buffer after the other.
-bool look_at_row(Argument& argument, uint64_t from, const Elements& elements, uint64_t count) {
-  for (uint64_t done = 0; done < count;) {
-    uint64_t part = count - done < kMostElements ? count - done : kMostElements;
-    bool is_float = elements.exponent != 0;
-    if (!is_time_left(is_float) || !read_bytes(search.elements, from + done * elements.nbytes, part * elements.nbytes)) return false;
-    for (uint64_t i = 0; i < part; i++) include(argument, elements, i);
-    done += part;
-    count_values(is_float);
-  }
-  return true;
-}
-
 // With gaps: one read, then arithmetic.
-bool look_at_gaps(Argument& argument, uint64_t from, const Elements& elements) {
+bool look_at_gaps(Seen& seen, const Argument& argument, uint64_t from, const Elements& elements) {
   uint64_t span = 0, index = 0;
-  if (argument.elements > kMostElements || !find_span(argument, span) || !read_bytes(search.elements, from, (span + 1) * elements.nbytes))
-    return false;
+  if (argument.elements > kMostElements || !find_span(argument, span) || !read_elements(from, span + 1, elements.nbytes)) return false;
   int64_t at[8] = {};
   for (uint64_t left = argument.elements; left > 0; left--) {
     if (index > span) return false;  // the number of elements is not the product of the sizes
-    include(argument, elements, index);
+    seen.include(elements, bits_at(index, elements.nbytes));
     for (uint32_t i = argument.dimensions; i-- > 0;) {
       index += static_cast<uint64_t>(argument.strides[i]);
       if (++at[i] < argument.sizes[i]) break;
@@ -189,16 +121,16 @@ void look_at_values(Argument& argument) {
       argument.offset > kUserAddressesEnd)
     return;
   bool is_float = elements.exponent != 0, dense = is_dense(argument);
-  if (is_float && (!is_time_left(true) || (!dense && count != argument.elements))) return;
-  search.values.begin();
-  argument.minimum = is_float ? 0 : INT64_MAX;
-  argument.maximum = is_float ? 0 : INT64_MIN;
-  argument.not_numbers = is_float;
+  if (is_float && (!search.values.is_left(true) || (!dense && count != argument.elements))) return;
+  search.values.all.begin();
+  Seen seen{};
   uint64_t from = argument.base + argument.offset * (elements.nbytes * count / argument.elements);
-  bool seen = dense ? look_at_row(argument, from, elements, count) : look_at_gaps(argument, from, elements);
-  count_values(is_float);
-  argument.values = seen && !is_float;
-  if (!seen) argument.not_numbers = 0;
+  bool read = dense ? look_at_row(seen, search.values, from, elements, count) : look_at_gaps(seen, argument, from, elements);
+  search.values.count(is_float);
+  argument.values = read && !is_float;
+  argument.minimum = is_float ? 0 : seen.minimum;
+  argument.maximum = is_float ? 0 : seen.maximum;
+  argument.not_numbers = read && is_float ? seen.not_numbers : 0;
 }
 
 bool read_shape(Argument& argument) {
@@ -357,8 +289,8 @@ void write_arguments() noexcept {
   search.device_count = search.frame = 0;
   search.stack_low = crash.stack_low;
   search.stack_high = crash.stack_high;
-  search.words = search.values = {};
-  search.floats_ns = 0;
+  search.words = {};
+  search.values = {};
   note_device_memory();
   search.words.begin();
   bool worker = crash.python_matched == 0;
@@ -366,6 +298,7 @@ void write_arguments() noexcept {
     if (i != kStackPointerIndex) look_at(crash.registers[i], {0, kNone, i}, worker);
   look_at_stack(worker);
   look_at_held();
+  write_array_values(search.values, may_be_read);
 }
 
 }  // namespace pytracer::crashsafe

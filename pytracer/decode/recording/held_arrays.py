@@ -1,18 +1,22 @@
 """Arrays of NumPy among the numbers that the crash handler kept: it writes each as numbers of Python's expressions.
 
-`img.ctypes.data` comes first, then `img.dtype.num`, and `img.shape[0]`, `img.strides[0]` for each dimension.
+`img.ctypes.data` comes first, then `img.dtype.num`, and `img.shape[0]`, `img.strides[0]` for each dimension. What its
+elements are comes later: `ids.min()`, `ids.max()`, of floats `img.isnan().sum()` and `img.isinf().any()`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+
+from msgspec import structs
 
 from pytracer.decode.types.snapshot import HeldArray, HeldNumber
 
 _DATA = ".ctypes.data"
 _TYPE = ".dtype.num"
 _PART = re.compile(r"^(.*)\.(shape|strides)\[(\d+)\]$")
+_VALUE = {".min()": "minimum", ".max()": "maximum", ".isnan().sum()": "nan_count", ".isinf().any()": "has_infinity"}
 # numpy/ndarraytypes.h, enum NPY_TYPES: the same from 1.0 to 2.4. On Linux a long has 64 bits.
 _TYPES = {
     0: "bool", 1: "int8", 2: "uint8", 3: "int16", 4: "uint16", 5: "int32", 6: "uint32", 7: "int64", 8: "uint64",
@@ -32,11 +36,27 @@ def split_arrays(items: Iterable[HeldNumber]) -> tuple[tuple[HeldNumber, ...], t
             arrays.append(current)
             continue
         part = _extended(current, item) if current is not None else None
-        if part is None:
-            numbers.append(item)
-        else:
+        if part is not None:
             arrays[-1] = current = part
+        elif not _is_value(arrays, item):
+            numbers.append(item)
     return tuple(numbers), tuple(arrays)
+
+
+def _is_value(arrays: list[HeldArray], item: HeldNumber) -> bool:
+    """Whether it is one of an array's elements; the array has it then."""
+    end = next((end for end in _VALUE if item.expression.endswith(end)), None)
+    at = _place(arrays, item, item.expression.removesuffix(end)) if end is not None else None
+    if at is None or end is None:
+        return False
+    unsigned = arrays[at].dtype == "uint64" and end in (".min()", ".max()")
+    arrays[at] = structs.replace(arrays[at], **{_VALUE[end]: item.value % (1 << 64) if unsigned else item.value})
+    return True
+
+
+def _place(arrays: Sequence[HeldArray], item: HeldNumber, expression: str) -> int | None:
+    held = (at for at, one in enumerate(arrays) if (one.expression, one.depth) == (expression, item.depth))
+    return next(held, None)
 
 
 def _extended(array: HeldArray, item: HeldNumber) -> HeldArray | None:
@@ -55,4 +75,4 @@ def _extended(array: HeldArray, item: HeldNumber) -> HeldArray | None:
         strides = (*strides, item.value)
     else:
         return None
-    return HeldArray(array.expression, array.data, dtype, shape, strides, array.frame, array.depth)
+    return structs.replace(array, dtype=dtype, shape=shape, strides=strides)

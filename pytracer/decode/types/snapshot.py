@@ -150,7 +150,8 @@ class HeldArray(msgspec.Struct, frozen=True):
     """An array of NumPy that a local variable of the crashed thread held; `expression` as in Python: `self.rows`.
 
     `data` is the address of its first element, which is not its lowest one where a stride is negative. `strides` are in
-    bytes; of the first four dimensions. `dtype` is None of a type that is no plain number.
+    bytes; of the first four dimensions. `dtype` is None of a type that is no plain number. Its elements, where the
+    handler read them: the least and the largest of integers, and of floats how many are NaN.
     """
 
     expression: str
@@ -160,6 +161,10 @@ class HeldArray(msgspec.Struct, frozen=True):
     strides: tuple[int, ...]
     frame: PythonFrame
     depth: int
+    minimum: int | None = None
+    maximum: int | None = None
+    nan_count: int | None = None
+    has_infinity: int | None = None
 
     @property
     def element_bytes(self) -> int | None:

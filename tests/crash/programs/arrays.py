@@ -13,16 +13,19 @@ class Table(np.ndarray):
 class Keeper:
     def __init__(self):
         self.rows = np.zeros((5, 7), dtype=np.int16)
+        self.rows[2, 3] = -3
 
 
 def crash(image, keeper, address):
     flipped = image[::-1]
     turned = np.ones((2, 3, 4)).T
-    table = np.zeros(6, dtype=np.int32).view(Table)
+    table = np.arange(6, dtype=np.int32).view(Table)
     nothing = np.zeros((0, 3))
     ctypes.string_at(address)
     return flipped, turned, table, nothing
 
 
 torch.zeros(1)  # what is recorded of locals needs torch's layout
-crash(np.zeros((40, 30), dtype=np.float32), Keeper(), 8)
+pixels = np.zeros((40, 30), dtype=np.float32)
+pixels[3, :3] = np.nan, np.inf, np.nan
+crash(pixels, Keeper(), 8)

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Iterator
 
 import msgspec
@@ -27,7 +28,7 @@ from pytracer.analyze.evidence.indices.coordinates import SMALLEST, hazards_behi
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.native.fault_function import own_function
 from pytracer.analyze.evidence.operators.line_tensors import line_tensors
-from pytracer.analyze.evidence.own_code.arrays import held_array
+from pytracer.analyze.evidence.own_code.arrays import held_array, line_arrays
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name
@@ -36,8 +37,9 @@ from pytracer.analyze.evidence.syntax.loops import LOOPS
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, spans, statement_at
+from pytracer.analyze.evidence.wild.far_index import far_index
 from pytracer.analyze.view import ProcessView
-from pytracer.decode.types.snapshot import Argument
+from pytracer.decode.types.snapshot import Argument, HeldArray
 from pytracer.decode.types.snapshot import PythonFrame as HeldFrame
 from pytracer.report.job import Evidence, ExceptionReport, PythonFrame
 
@@ -57,35 +59,42 @@ class PassedFloats(msgspec.Struct, frozen=True):
 
 
 class _Floats(msgspec.Struct, frozen=True):
-    """A variable of the line. `item`: None of an array whose numbers are not recorded."""
+    """A variable of the line. `nans`: None where its numbers are not recorded."""
 
     name: str
-    item: Argument | None
+    nans: int | None
+    infinite: bool
+    elements: int
+    is_tensor: bool
 
     @property
     def is_bad(self) -> bool:
-        return self.item is not None and bool(self.item.nans or self.item.infinite)
+        return bool(self.nans or self.infinite)
 
     @property
     def is_unknown(self) -> bool:
-        return self.item is None or self.item.nans is None
+        return self.nans is None
+
+    @property
+    def asked(self) -> str:
+        """What asks whether it is finite."""
+        return f"{'torch' if self.is_tensor else 'np'}.isfinite({self.name}).all()"
 
     @property
     def words(self) -> str:
         """`` `rois` has NaN in 4 of 20 numbers ``."""
-        nans, elements = (self.item.nans, self.item.elements) if self.item is not None else (None, 0)
-        if not nans:
+        if not self.nans:
             return f"`{self.name}` has infinite numbers"
         return (
             f"`{self.name}` is all NaN"
-            if nans == elements
-            else f"`{self.name}` has NaN in {nans} of {elements} numbers"
+            if self.nans == self.elements
+            else f"`{self.name}` has NaN in {self.nans} of {self.elements} numbers"
         )
 
 
 def passed_floats(view: ProcessView) -> PassedFloats | None:
     """None where another index led out, or the program's line passes no floats that can have made it."""
-    number, function, frames = smallest_index_at(view), own_function(view), program_frames(view)
+    number, function, frames = _number(view), own_function(view), program_frames(view)
     at = failing_line(view.process.snapshot, ExceptionReport(), frames) if number is not None else None
     if at is None or number is None or function is None or not function.own or _is_wrapped(view, number):
         return None
@@ -104,11 +113,19 @@ def passed_floats(view: ProcessView) -> PassedFloats | None:
     return _unread(at, unknown, number) if 0 < len(unknown) <= _MOST else None
 
 
+def _number(view: ProcessView) -> int | None:
+    """From the start of a live storage; else what registers show, for an array of NumPy."""
+    far = far_index(view) if view.place is not None and view.place.storage is None else None
+    return far.value if far is not None and far.value == SMALLEST else smallest_index_at(view)
+
+
 def _may_have_it(view: ProcessView, name: str) -> bool:
     """Of an array of integers: `(x / y).astype(np.int32)` converts NaN before the native code has it."""
     array = held_array(view, name)
     if array is None or array.dtype not in _INDICES:
         return False
+    if array.minimum is not None:
+        return array.minimum == SMALLEST
     arguments = view.crash.arguments if view.crash is not None else ()
     least = [item.minimum for item in arguments if (item.data, item.dtype) == (array.data, array.dtype)]
     return not any(item is not None and item != SMALLEST for item in least)
@@ -118,7 +135,9 @@ def _is_wrapped(view: ProcessView, number: int) -> bool:
     """Whether it is inside the storage without its sign: then it was computed in 32 bits."""
     storage = view.place.storage if view.place is not None else None
     instruction = view.instruction
-    return storage is None or instruction is None or number + _WHOLE < storage.nbytes // max(instruction.scale, 1)
+    if storage is None:
+        return any(number + _WHOLE < math.prod(item.shape) for item in line_arrays(view))
+    return instruction is None or number + _WHOLE < storage.nbytes // max(instruction.scale, 1)
 
 
 def _floats(view: ProcessView, at: FailingLine) -> Iterator[_Floats]:
@@ -129,15 +148,23 @@ def _floats(view: ProcessView, at: FailingLine) -> Iterator[_Floats]:
     for name in names_of_line(at.tree, at.line):
         item, array = named.get(name), held_array(view, name)
         if item is None and array is not None and "float" in (array.dtype or ""):
-            alike = (held for held in arguments if held.data == array.data and held.dtype == array.dtype)
-            found = _Floats(name, next(alike, None))
-            base: int | None = found.item.base if found.item is not None else array.data
+            alike = next((held for held in arguments if (held.data, held.dtype) == (array.data, array.dtype)), None)
+            found = _of_array(array, alike)
+            base: int | None = alike.base if alike is not None else array.data
         elif item is not None and "float" in (item.dtype or "") and item.elements:
-            found, base = _Floats(name, item), item.base
+            found, base = _Floats(name, item.nans, bool(item.infinite), item.elements, is_tensor=True), item.base
         else:
             continue
         if base != indexed and not _is_result(at, name):
             yield found
+
+
+def _of_array(array: HeldArray, alike: Argument | None) -> _Floats:
+    """With the numbers of a tensor that has the same memory, where its own were not read."""
+    elements = math.prod(array.shape)
+    if array.nan_count is not None or alike is None:
+        return _Floats(array.expression, array.nan_count, bool(array.has_infinity), elements, is_tensor=False)
+    return _Floats(array.expression, alike.nans, bool(alike.infinite), elements, is_tensor=False)
 
 
 def _is_result(at: FailingLine, name: str) -> bool:
@@ -158,12 +185,12 @@ def _of(view: ProcessView, at: FailingLine, bad: list[_Floats], number: int) -> 
     return PassedFloats(
         summary,
         Evidence("index", words, tensor=names[0], value=number),
-        " ".join(_sentences(at, names, before, hazards)),
+        " ".join(_sentences(at, bad, before, hazards)),
         Behind.of(names, *(place_of(at, item) for item in hazards), *(item.also for item in hazards)),
     )
 
 
-def _sentences(at: FailingLine, names: list[str], before: str | None, hazards: list[Hazard]) -> Iterator[str]:
+def _sentences(at: FailingLine, bad: list[_Floats], before: str | None, hazards: list[Hazard]) -> Iterator[str]:
     told = hazard_advice(at, hazards)
     if told:
         yield told
@@ -172,7 +199,7 @@ def _sentences(at: FailingLine, names: list[str], before: str | None, hazards: l
             f"Stop where `{before}` is not finite, before its backward(): the optimizer's step after it makes weights "
             "NaN, and all they compute."
         )
-    asked = " and ".join(f"torch.isfinite({name}).all()" for name in names)
+    asked = " and ".join(item.asked for item in bad)
     yield (
         f"`assert {asked}` before line {at.line} stops there; the C code must skip such numbers itself, as no "
         "comparison with NaN holds."

@@ -16,6 +16,7 @@ from pytracer.analyze.evidence.failing.not_finite.converted import is_smallest, 
 from pytracer.analyze.evidence.indices.reached_row import reached_row
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.operators.line_tensors import line_tensors
+from pytracer.analyze.evidence.own_code.arrays import line_arrays
 from pytracer.analyze.evidence.own_code.looked_up import looked_up
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import ExceptionReport
@@ -59,6 +60,7 @@ def _held(view: ProcessView) -> tuple[str, int] | None:
         for item in line_tensors(view)
         if item.name is not None and item.item.is_integer and is_smallest(item.item.minimum)
     ]
+    held += [(item.expression, item.minimum) for item in line_arrays(view) if is_smallest(item.minimum)]
     return _plain(*held[0]) if len(held) == 1 else None
 
 

@@ -200,7 +200,11 @@ def _read(text: str, scope: Scope, levels: int, kept: str | None, *, of_loop: bo
         return
     rest, at = "", 0
     for name, indices, start, end in _subscripts(text):
-        yield _lookup(name, indices, text[start:end], kept, scope, levels, of_loop=of_loop)
+        local = _local_elements(name, scope)
+        for value in local or ():
+            yield from _read(value, scope, levels - 1, kept, of_loop=of_loop)
+        if local is None and not _is_size(text, indices, start, end):
+            yield _lookup(name, indices, text[start:end], kept, scope, levels, of_loop=of_loop)
         rest, at = rest + text[at:start], end
     rest += text[at:]
     for name in dict.fromkeys(NAME.findall(rest)):
@@ -208,6 +212,22 @@ def _read(text: str, scope: Scope, levels: int, kept: str | None, *, of_loop: bo
             yield from _read(value, where, levels - 1, name, of_loop=counts)
     for call in _CALL.finditer(rest):
         yield from _returned(rest, call, scope, levels - 1, kept)
+
+
+def _local_elements(name: str, scope: Scope) -> list[str] | None:
+    """What a function puts into an array of its own, `int c[3]`: it holds nothing of the caller's. None of others."""
+    own = re.escape(name)
+    declared = re.compile(rf"\b(?!return\b|else\b|case\b|delete\b|throw\b)\w+\s+{own}\s*\[[^\]]*\]\s*[;,={{]")
+    if name in scope.parameters or not any(declared.search(item) for item in scope.texts):
+        return None
+    sets = re.compile(rf"(?<![\w.>]){own}\s*\[[^\]]*\]\s*=(?!=)([^;]*);")
+    return [match[1] for text in scope.texts for match in sets.finditer(text)]
+
+
+def _is_size(text: str, indices: Sequence[str], start: int, end: int) -> bool:
+    """`grid[1]` of `c[2] * grid[1]`: one at a fixed place that something is multiplied by is a stride or a size."""
+    fixed = all(item.strip().isdigit() for item in indices)
+    return fixed and (text[:start].rstrip().endswith("*") or text[end:].lstrip().startswith("*"))
 
 
 def _returned(text: str, call: re.Match[str], scope: Scope, levels: int, kept: str | None) -> Iterator[Lookup]:

@@ -187,7 +187,9 @@ class PassedArrays:
         )
 
     def _numbers(self, item: HeldArray) -> tuple[int | None, int | None]:
-        """The least and the largest, where a tensor that is recorded has the same memory: `x` of `x.numpy()`."""
+        """The least and the largest; also where a tensor that is recorded has the same memory: `x` of `x.numpy()`."""
+        if item.minimum is not None:
+            return item.minimum, item.maximum
         elements = math.prod(item.shape)
         for tensor in self._view.crash.arguments if self._view.crash is not None else ():
             alike = (tensor.data, tensor.dtype, tensor.elements) == (item.data, item.dtype, elements)

@@ -25,6 +25,7 @@ from pytracer.analyze.evidence.wild.float_index import float_index
 from pytracer.analyze.evidence.wild.freed_argument import freed_argument
 from pytracer.analyze.evidence.wild.freed_callback import freed_callback
 from pytracer.analyze.evidence.wild.int_overflow import int_overflow
+from pytracer.analyze.evidence.wild.left_array import left_array
 from pytracer.analyze.evidence.wild.looked_up_index import looked_up_index
 from pytracer.analyze.evidence.wild.memory import missing_memory, overwritten_memory
 from pytracer.analyze.evidence.wild.misread_elements import misread_elements
@@ -111,6 +112,7 @@ _FINDERS: tuple[Callable[[ProcessView], Explanation | None], ...] = (
     float_index,
     looked_up_index,
     array_index,
+    left_array,
     _far_index,
     copied_row,
     _overflow,

@@ -13,12 +13,14 @@ What to do: compare the length that the native function is given with the tensor
 How it can be wrong: a register may point at a storage for another reason. Where registers point into several storages
 on the way, the one with most of them is named, and the finding is merely *possible* without a majority of two; or the
 first, where a write has left one and the same number in all others. A freed block that lies across the end of the heap
-may be where torch's own operator ran into, if nothing had the block's address. Without
-such a register it is *possible*, and nothing is named: a wrong pointer seldom hits the first byte beside such memory.
-Of memset() it is *likely*: that keeps where it began, though what was recorded of storages may be overwritten. So it is
-of an array of NumPy whose first byte and row are in registers, and where the source of the program's own function takes
-an unsigned difference for a count, memory has both numbers, and a register or the stack their difference, below zero;
-with both it is *certain*. What sets the first number of that difference to 0, by the same source, is named.
+may be where torch's own operator ran into, if nothing had the block's address. Without such a register it is
+*possible*, and nothing is named: a wrong pointer seldom hits the first byte beside such memory. Of memset() it is
+*likely*: that keeps where it began, though what was recorded of storages may be overwritten. So it is of an array of
+NumPy whose first byte and row are in registers, and where the source of the program's own function takes an unsigned
+difference for a count, memory has both numbers, and a register or the stack their difference, below zero; with both it
+is *certain*. It is *likely* as well where the failing line of that function indexes one array that it was passed, and a
+register has a number that is nearly the index at the address. What sets the first number of that difference to 0, by
+the same source, is named.
 """
 
 from __future__ import annotations
@@ -41,6 +43,7 @@ from pytracer.analyze.evidence.operators.operator import find_operator, is_spars
 from pytracer.analyze.evidence.operators.state_sizes import small_state
 from pytracer.analyze.evidence.own_code.arrays import array_words, left_array, walked_array
 from pytracer.analyze.evidence.own_code.expanded import expanded_tensor
+from pytracer.analyze.evidence.own_code.indexed_array import indexed_array
 from pytracer.analyze.evidence.own_code.passed import length_advice, unequal_tensors, unfit_clause
 from pytracer.analyze.evidence.own_code.unfit_memory import unfit_memory
 from pytracer.analyze.evidence.own_code.wrapped_counts import wrapped_count
@@ -81,7 +84,9 @@ class RunawayAccess(MemoryFaultRule[Overrun | Run]):
             known = _memset(view, run) is not None or unfit_memory(view) is not None
             count = wrapped_count(view) if not run.downwards else None
             walked, wrapped = walked_array(view) is not None and not run.downwards, count is not None and count.proven
-            confidence: Confidence = "likely" if known or walked or wrapped else "possible"
+            indexed = indexed_array(view, run.low) if not run.downwards and count is None else None
+            reached = indexed is not None and indexed.reached
+            confidence: Confidence = "likely" if known or walked or wrapped or reached else "possible"
             return Judgement("out-of-bounds", "certain" if walked and wrapped else confidence, (view,), run)
         if wild_jump(view) is not None:
             return None
@@ -180,13 +185,16 @@ def _from_anywhere(job: JobView, judgement: Judgement[Overrun | Run], run: Run) 
     edge = "beginning" if run.downwards else "end"
     wrapped = wrapped_count(view) if not run.downwards else None
     unfit = unfit_clause(view, counts=not run.downwards)
-    array = left_array(view, run.low) if not run.downwards else None
+    indexed = indexed_array(view, run.low) if not run.downwards and wrapped is None else None
+    array = left_array(view, run.low) if not run.downwards and indexed is None else None
     walked = walked_array(view) if not run.downwards else None
     whose = f", perhaps past the end of {array_words(array)}" if array is not None else ""
     where = f"over the {edge} of accessible memory{in_function(view)}{whose}"
     if walked is not None:
         where = f"past the end of {array_words(walked.array)}{in_function(view)}"
-    refused = ": a loop or copy that ran on is refused there" if wrapped is None else ""
+    if indexed is not None and walked is None:
+        where = f"past the end of {indexed.array.words}{in_function(view)}: {indexed.summary}"
+    refused = ": a loop or copy that ran on is refused there" if wrapped is None and indexed is None else ""
     return Description(
         f"{introduction(judgement.views)} {access_verb(view)} {where}{refused}{unfit}.",
         [
@@ -200,11 +208,14 @@ def _from_anywhere(job: JobView, judgement: Judgement[Overrun | Run], run: Run) 
             ),
             walked.evidence if walked is not None else None,
             wrapped.evidence if wrapped is not None else None,
+            indexed.evidence if indexed is not None else None,
             _last_child(job, view) if wrapped is not None and wrapped.shared and wrapped.resets else None,
             python_evidence(view),
             collective_evidence(judgement.views),
         ],
-        length_advice(
+        indexed.advice
+        if indexed is not None and walked is None
+        else length_advice(
             view,
             f"Check the lengths, counts and offsets that {line_words(view)} passes: one of them is negative or too "
             "large. `pytracer run --guard` stops at the first byte outside of a tensor.",

@@ -48,3 +48,17 @@ def test_gaps_are_told_by_the_strides() -> None:
     assert of((4, 8), (16, 2)) and of((1, 8), (99, 2)) and of((), ()) and of((5,), (2,))
     assert not of((4, 8), (2, 8)) and not of((4, 8), (32, 4)) and not of((5,), (-2,)) and not of((4, 8), (0, 2))
     assert HeldArray("x", 64, "int16", (0, 8), (16, 2), AT, 0).extent is None
+
+
+def test_elements_are_those_of_the_array_of_that_name() -> None:
+    """They come behind all arrays; of uint64 the sign is no sign."""
+    kept, (image, ids) = split_arrays(
+        [
+            *numbers(*IMAGE, ("ids.ctypes.data", 64), ("ids.dtype.num", 8), ("ids.shape[0]", 3), ("ids.strides[0]", 8)),
+            *numbers(("ids.min()", 0), ("ids.max()", -1), ("img.isnan().sum()", 7), ("img.isinf().any()", 1)),
+            *numbers(("ids.min()", 4), depth=1),
+        ]
+    )
+    assert (ids.minimum, ids.maximum, ids.nan_count) == (0, (1 << 64) - 1, None)
+    assert (image.minimum, image.nan_count, image.has_infinity) == (None, 7, 1)
+    assert [(item.expression, item.depth) for item in kept] == [("ids.min()", 1)]

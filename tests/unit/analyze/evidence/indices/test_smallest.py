@@ -38,6 +38,7 @@ def found(monkeypatch: pytest.MonkeyPatch, folder: Path, source: str, line: int,
     monkeypatch.setattr(smallest, "reached_row", lambda view: None)
     monkeypatch.setattr(smallest, "looked_up", lambda view: None)
     monkeypatch.setattr(smallest, "line_tensors", lambda view: (item,))
+    monkeypatch.setattr(smallest, "line_arrays", lambda view: [])
     monkeypatch.setattr(smallest, "program_frames", lambda view: stack)
     snapshot = SimpleNamespace(argv=(), created_wall_ns=time.time_ns() + 10**9)
     view: Any = SimpleNamespace(process=SimpleNamespace(snapshot=snapshot))
