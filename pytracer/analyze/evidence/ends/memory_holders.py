@@ -39,6 +39,11 @@ NO_MEMORY = (
     "The host's memory, or a limit (ulimit -v, memory cgroup), did not suffice: allocate less at that line, or free "
     "what is held."
 )
+_UNKNOWN_SIZE = (
+    "The size that was asked for is not recorded. Ask first whether it is absurd: a length that was computed below 0, or "
+    "read from behind the end of an array or from memory that was never set. If it is right, the host's memory, or a "
+    "limit (ulimit -v, memory cgroup), did not suffice: allocate less at that line, or free what is held."
+)
 _IF_MEANT = "A larger limit helps only where all of that is meant to stay."
 _HEAVY_BYTES = 100 << 20
 _WORTH_A_LOOK = 16 << 20  # bytes: less does not bring a process to its limit
@@ -116,7 +121,9 @@ def no_memory_advice(view: ProcessView) -> str:
     """Allocate less; or where the size is none, what it was computed from."""
     asked = address_as_size(view)
     if asked is None:
-        return NO_MEMORY + holder_advice(view)
+        held, exception = holder_advice(view), view.exception
+        unknown = exception is not None and exception.type == "std::bad_alloc" and not held
+        return (_UNKNOWN_SIZE if unknown else NO_MEMORY) + held
     frame = view.python_frame
     line = f"line {frame.line}" if frame is not None and frame.line is not None else "that line"
     return (

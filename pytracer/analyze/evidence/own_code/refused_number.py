@@ -43,7 +43,7 @@ _ASSERTS = Pattern(r"\b(?:\w*assert|\w*CHECK\w*|\w*ENFORCE\w*|\w*ASSERT\w*)\s*\(
 _COMPARES = Pattern(r"^(?P<name>[A-Za-z_]\w*)\s*(?P<how>[<>]=?|[!=]=)\s*(?P<number>-?\d+)$")
 _ELEMENT = Pattern(r"^(?P<array>[A-Za-z_]\w*)\s*\[\s*\w+\s*\]$")
 _CAST = Pattern(r"^\(\s*(?:const\s+)?(?:\w+\s+)*\w+\s*\)\s*(?=[A-Za-z_(])")
-_HOW: dict[str, Callable[[int, int], bool]] = {
+HOW: dict[str, Callable[[int, int], bool]] = {
     "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": operator.eq, "!=": operator.ne,
 }  # fmt: skip
 _INTEGER = Pattern(r"^u?int(8|16|32|64)$")
@@ -123,30 +123,50 @@ def _tests(
     text: str, low: int, lines: Sequence[str], number: int
 ) -> Iterator[tuple[str, str, Callable[[int], bool], int]]:
     """What decides that the running line throws: the test, its variable, which numbers it refuses, and its place."""
+    for whole, refuses, at in deciding_tests(text, low, lines, number):
+        yield from _parts(whole, refuses=refuses, at=at)
+
+
+def deciding_tests(text: str, low: int, lines: Sequence[str], number: int) -> Iterator[tuple[str, bool, int]]:
+    """The tests by which the running line throws or aborts; whether each refuses where it holds, and its place.
+
+    Args:
+        text: The file without comments.
+        low: Where its function begins.
+        lines: Of the file.
+        number: Of the running line.
+    """
     start = sum(len(item) + 1 for item in lines[: number - 1])
     end = start + len(lines[number - 1])
     for match in _ASSERTS.finditer(text, start, end):
         last = closing(text, match.end() - 1)
-        yield from _parts(text[match.end() : last], refuses=False, at=match.start()) if last is not None else ()
+        if last is not None:
+            yield text[match.end() : last], False, match.start()
     for match in reversed([*_IF.finditer(text, low, end)]):
         last = closing(text, match.end() - 1)
         behind = body_end(text, last + 1) if last is not None else None
         inside = behind is not None and last is not None and last < end and start < behind
         if inside and "throw" in text[last or 0 : behind] + lines[number - 1]:
-            yield from _parts(text[match.end() : last], refuses=True, at=match.start())
+            yield text[match.end() : last], True, match.start()
             return
 
 
-def _parts(text: str | None, *, refuses: bool, at: int) -> Iterator[tuple[str, str, Callable[[int], bool], int]]:
-    """Comparisons of a variable with a number, each of which decides alone."""
-    whole = without_parentheses(text or "")
-    inner = whole
+def deciding_parts(text: str, refuses: bool) -> tuple[list[str], bool]:
+    """The parts of a test each of which decides alone, and whether they refuse where they hold."""
+    inner = without_parentheses(text)
     while inner.startswith("!"):
         inner, refuses = without_parentheses(inner[1:]), not refuses
-    for part in re.split(r"\|\|" if refuses else r"&&", inner):
-        match = _COMPARES.match(_CAST.sub("", without_parentheses(part)).strip())
+    parts = re.split(r"\|\|" if refuses else r"&&", inner)
+    return [_CAST.sub("", without_parentheses(part)).strip() for part in parts], refuses
+
+
+def _parts(text: str, *, refuses: bool, at: int) -> Iterator[tuple[str, str, Callable[[int], bool], int]]:
+    """Comparisons of a variable with a number, each of which decides alone."""
+    whole, (parts, refuses) = without_parentheses(text), deciding_parts(text, refuses)
+    for part in parts:
+        match = _COMPARES.match(part)
         if match is not None:
-            how, limit = _HOW[match["how"]], int(match["number"])
+            how, limit = HOW[match["how"]], int(match["number"])
             yield whole, match["name"], _refusal(how, limit, refuses), at
 
 

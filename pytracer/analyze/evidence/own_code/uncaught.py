@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from pytracer._text import function_words
+from pytracer._text import function_words, shortened
 from pytracer.analyze.evidence.exceptions.name_origins import passed_words
 from pytracer.analyze.evidence.exceptions.telling import torchscript_error
 from pytracer.analyze.evidence.lifetime.variables import line_words, program_frames
@@ -21,6 +21,7 @@ from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import PythonFrame
 
+_QUOTED = 80
 _REGION = "_omp_fn"  # GCC's name for the body of a region
 _STD_THREAD = "std::thread::_State_impl"
 _CONVERTERS = frozenset({"stoi", "stol", "stoul", "stoll", "stoull", "stof", "stod", "stold"})
@@ -38,7 +39,8 @@ def below_words(view: ProcessView, caller: str) -> str:
         )
         return of_thread + (f": {join.clause}" if join is not None else "")
     own = place is not None and place.function == caller.rpartition("::")[2]
-    below = f", below {caller}" + (f" ({place.place})" if own and place is not None else "")
+    inlined = f", in {place.function} ({place.place})" if place is not None and not own else ""
+    below = f", below {caller}" + (f" ({place.place})" if own and place is not None else inlined)
     if not left_std_thread(view):
         return below
     return f"{below}: {join.clause if join is not None else LEFT}"
@@ -85,9 +87,12 @@ def into_ctypes(view: ProcessView) -> str | None:
     function = own_function(view)
     if function is None or not called_by_ctypes(view):
         return None
+    catch = "ctypes cannot hand exceptions on: catch them in the function that it calls, and return an error."
+    place, refused = own_place(view), _refused_words(view, next(iter(program_frames(view)), None))
+    if place is not None and refused:
+        return f"{place.place} is `{shortened(place.text, _QUOTED)}`.{refused} {catch}"
     return (
-        f"What was thrown is the reason: look for it below {function.words}, in what {line_words(view)} passes. ctypes "
-        "cannot hand exceptions on: catch them in the function that it calls, and return an error."
+        f"What was thrown is the reason: look for it below {function.words}, in what {line_words(view)} passes. {catch}"
     )
 
 

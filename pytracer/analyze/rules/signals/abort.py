@@ -75,9 +75,11 @@ from pytracer.analyze.evidence.native.native_stack import functions
 from pytracer.analyze.evidence.own_code.absurd_length import absurd_length
 from pytracer.analyze.evidence.own_code.borrowed_return import borrowed_return
 from pytracer.analyze.evidence.own_code.checked_write import checked_write
+from pytracer.analyze.evidence.own_code.copied_element import copied_element
 from pytracer.analyze.evidence.own_code.ended_statics import ended_static
 from pytracer.analyze.evidence.own_code.negative_strides import negative_strides
 from pytracer.analyze.evidence.own_code.refused_number import refused_number
+from pytracer.analyze.evidence.own_code.refused_relation import refused_relation
 from pytracer.analyze.evidence.own_code.throwing_destructor import throwing_destructor
 from pytracer.analyze.evidence.own_code.uncaught import (
     below_line,
@@ -225,9 +227,12 @@ class Abort:
         smashed = smashed_advice(view) if way is _STACK else None
         thrown = into_ctypes(view) or on_own_thread(view) if way.uncaught else None
         length = absurd_length(view) if way.uncaught else None
-        refused = refused_number(view) if way.uncaught or way.is_check else None
+        refused = refused_number(view) or refused_relation(view) if way.uncaught or way.is_check else None
+        limit = memory_limit_words(job, view) if failed_allocation(view) and address_as_size(view) is None else None
+        copied = copied_element(view) if way.uncaught and length is None and limit is None else None
         general = (
             smashed
+            or (copied.advice if copied is not None else None)
             or (length.advice if length is not None else None)
             or (refused.advice if refused is not None else None)
             or range_advice(view)
@@ -238,13 +243,13 @@ class Abort:
             or way.advice.replace("{function}", caller or _OWN)
         )
         below = below_words(view, caller) if caller and caller != way.function else ""
-        below += f": {length.summary}" if length is not None else f": {refused.summary}" if refused is not None else ""
+        told = length or copied or refused
+        below += f": {told.summary}" if told is not None else ""
         borrowed = borrowed_return(view)
         if borrowed is not None:
             below = f": {borrowed.summary}"
         elif thrown is not None and in_region(view):
             below += ", in a parallel region, which no exception may leave"
-        limit = memory_limit_words(job, view) if failed_allocation(view) and address_as_size(view) is None else None
         below += f"; {limit[0]}" if limit is not None else ""
         summary = f"{introduction(judgement.views)} aborted: {way.what}{below}."
         return Description(
@@ -252,7 +257,7 @@ class Abort:
             [
                 abort_evidence(view),
                 printed_evidence(printed(view)),
-                *(holder_evidence(job, view) if failed_allocation(view) else ()),
+                *(holder_evidence(job, view) if failed_allocation(view) and copied is None else ()),
                 python_evidence(view),
                 collective_evidence(judgement.views),
             ],
@@ -261,19 +266,15 @@ class Abort:
             else f"{limit[1]}{holder_advice(view)}"
             if limit is not None
             else no_memory_advice(view)
-            if failed_allocation(view)
+            if failed_allocation(view) and copied is None
             else general,
             [
                 None if view.crash else "the native stack: the black box has no crash section",
                 "what() of the exception" if way is _EXCEPTION and cpp_exception(view) is None else None,
             ],
             way.quotes_exception,
-            explained=borrowed is not None or way.by_facts or refused is not None,
-            behind=Behind.of([], length)
-            if length is not None
-            else Behind.of([], refused)
-            if refused is not None
-            else way.behind,
+            explained=borrowed is not None or way.by_facts or refused is not None or copied is not None,
+            behind=Behind.of([], told) if told is not None else way.behind,
         )
 
 

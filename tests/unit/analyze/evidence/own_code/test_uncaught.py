@@ -60,7 +60,7 @@ def test_python_shows_others_itself(frame: NativeFrame, monkeypatch: pytest.Monk
     ("caller", "place", "words"),
     [
         ("Remap::apply", OwnPlace("apply", "ops.cpp:14", "x"), ", below Remap::apply (ops.cpp:14)"),
-        ("Remap::other", OwnPlace("apply", "ops.cpp:14", "x"), ", below Remap::other"),
+        ("Remap::other", OwnPlace("apply", "ops.cpp:14", "x"), ", below Remap::other, in apply (ops.cpp:14)"),
         ("Remap::apply", None, ", below Remap::apply"),
         ("std::thread::_State_impl::_M_run", OwnPlace("load", "ops.cpp:9", "x"), ", in a thread of load() (ops.cpp:9)"),
         ("std::thread::_State_impl::_M_run", None, ", in a std::thread"),
