@@ -17,6 +17,7 @@ from pytracer.analyze.evidence.operators.spatial_dimensions import spatial_dimen
 from pytracer.analyze.evidence.own_code.found_nothing import found_nothing
 from pytracer.analyze.evidence.own_code.null_argument import null_argument
 from pytracer.analyze.evidence.own_code.null_global import null_global
+from pytracer.analyze.evidence.own_code.null_member import null_member
 from pytracer.analyze.evidence.own_code.passed_none import passed_none
 from pytracer.analyze.evidence.own_code.per_thread_memory import per_thread_memory
 from pytracer.analyze.evidence.own_code.unchecked_result import unchecked_result
@@ -44,6 +45,9 @@ def null_source(view: ProcessView, *, with_forward: bool) -> NullSource | None:
     result = unchecked_result(view)
     if result is not None:
         return NullSource(result.summary, result.advice, Behind.of([], result))
+    member = null_member(view)
+    if member is not None:
+        return NullSource(member.summary, member.advice, Behind.of([], member))
     argument = null_argument(view)
     if argument is not None:
         return NullSource(argument.summary, argument.advice, Behind.of([], argument))

@@ -1,4 +1,4 @@
-"""An element of a container of C++ whose copy asked for absurd memory: `text += labels[id]`, for an `id` beyond the end.
+"""An element of a container of C++ whose copy asked for absurd memory: `text += labels[id]`, with `id` beyond it.
 
 std::vector checks no index. What lies behind its elements is read as a string or a vector, whose length is then any
 number, and the copy ends by std::bad_alloc or std::length_error: nothing shows that the host's memory did not suffice.
@@ -63,8 +63,8 @@ class CopiedElement(msgspec.Struct, frozen=True):
         made = f", which {self.made} calls" if self.made is not None else ""
         filled = f" ({self.filled} in {self.maker}(){made}, fills it)" if self.filled is not None else ""
         return (
-            f"Compare `{self.index}` with the number of elements of `{self.owner}`{filled} before {self.place} uses it, "
-            f"or use .at(), which throws std::out_of_range: what {self.line} passes may count more of them, such as "
+            f"Compare `{self.index}` with the number of elements of `{self.owner}`{filled} before {self.place} uses "
+            f"it, or use .at(), which throws std::out_of_range: what {self.line} passes may count more of them, such as "
             "classes of a model or ids of another vocabulary. If the index is right, the element was overwritten, or "
             "the host's memory did not suffice."
         )
@@ -80,7 +80,7 @@ def copied_element(view: ProcessView) -> CopiedElement | None:
     sources = own_sources(frames[at]) if at is not None else []
     if at is None or not sources or not _is_copy(view):
         return None
-    (line, lines), text = sources[0], plain("\n".join(sources[0][1]))
+    line, text = sources[0][0], plain("\n".join(sources[0][1]))
     if line.file is None or line.line is None:
         return None
     split = text.split("\n")

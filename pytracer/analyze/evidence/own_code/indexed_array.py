@@ -181,4 +181,6 @@ def _body(view: ProcessView) -> str | None:
     text = without_comments("\n".join(source[1]))
     around = function_around(text, statement_at(text.split("\n"), source[0].line))
     end = closing(text, around.body) if around is not None else None
-    return str(text[around.body : end]) if around is not None and end is not None else None
+    if around is None or end is None:
+        return None
+    return text[around.body : end]
