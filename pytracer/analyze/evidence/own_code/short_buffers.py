@@ -1,14 +1,16 @@
 """A buffer that the program's own C fills up to a number of the same call, and that the program made shorter.
 
 `while (k < n) out[k++] = last;` of `lib.rms(signal, len(signal), window, out)`, where `out` was made by
-`np.empty(len(signal) - window + 1)`: by the numbers that are on record, else by these two expressions.
+`np.empty(len(signal) - window + 1)`: by the numbers that are on record, else by these two expressions. So `out[y * w +
+x] = e` in loops up to `h` and `w`, into an array that is recorded with fewer elements.
 """
 
 from __future__ import annotations
 
 import ast
+import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -26,21 +28,25 @@ from pytracer.analyze.evidence.own_code.recorded_arrays import RecordedArrays
 from pytracer.analyze.evidence.own_code.short_allocations import statement_end
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.slice import Slice
-from pytracer.analyze.evidence.slicing.spots import Made, Spot
+from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name, without_ctype
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
-from pytracer.analyze.evidence.syntax.scopes import scope_of
+from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, spans
 from pytracer.analyze.naming import LineWords
 from pytracer.analyze.view import ProcessView
 
 _WHILE = Pattern(r"\bwhile\s*\(\s*(?P<name>\w+)\s*<\s*(?P<bound>\w+)\s*\)")
+_PLANE = Pattern(
+    r"(?<![\w.>])(?P<name>\w+)\s*\[\s*\(?\s*(?P<row>\w+)\s*\)?\s*\*\s*(?P<width>\w+)\s*\+\s*(?P<column>\w+)\s*\]\s*=(?!=)"
+)
 _QUOTED = 60
 
 
 class ShortBuffer(msgspec.Struct, frozen=True):
     """`line` of the C source has `text`, which writes `bound` elements of `name`. The call at `called` passes `count`
-    for that, and `buffer`, which `made` made with `size` elements. `numbers`: both, where they are known.
+    for that, and `buffer`, which `made` made with `size` elements. `numbers`: both, where they are known. `shape`: that
+    of `buffer`, as it is recorded; `only`: the test that the line which made it depends on, `self.out is None`.
     """
 
     function: str
@@ -55,14 +61,32 @@ class ShortBuffer(msgspec.Struct, frozen=True):
     size: str
     made: LineWords
     numbers: tuple[int, int] | None
+    shape: str | None = None
+    only: str | None = None
 
     @property
     def summary(self) -> str:
         """Behind `the first suspect is`."""
         return (
             f"{self.function}() of {self.library} ({self.called}), which writes {self._count} elements into "
-            f"`{self.buffer}`, made with {self._size} ({self.made})"
+            f"`{self.buffer}`{self._made}"
         )
+
+    @property
+    def _made(self) -> str:
+        if self.shape is None or self.numbers is None:
+            return f", made with {self._size} ({self.made})"
+        return f" [{self.shape}], which has {self.numbers[1]}{self._once}"
+
+    @property
+    def _once(self) -> str:
+        return f": {self.made} makes it only where `{self.only}`" if self.only is not None else ""
+
+    @property
+    def _room(self) -> str:
+        if self.shape is None or self.numbers is None:
+            return f"{self.made} made `{self.buffer}` with {self._size}"
+        return f"`{self.buffer}` [{self.shape}] has {self.numbers[1]}{self._once}"
 
     @property
     def advice(self) -> str:
@@ -70,7 +94,7 @@ class ShortBuffer(msgspec.Struct, frozen=True):
         return (
             f"First suspect is {self.function}() of {self.library}, which {self.called} calls: its {self.line} "
             f"(`{shortened(self.text, _QUOTED)}`) writes up to `{self.bound}` elements of `{self.name}`. For "
-            f"`{self.bound}` the call passes {self._count}, and {self.made} made `{self.buffer}` with {self._size}. "
+            f"`{self.bound}` the call passes {self._count}, and {self._room}. "
             f"{capital(f'make `{self.buffer}` with `{self.count}` elements')}, or let {self.function}() stop at its "
             "size. The line that found the damage is not at fault."
         )
@@ -85,11 +109,16 @@ class ShortBuffer(msgspec.Struct, frozen=True):
 
 
 class _Fill(msgspec.Struct, frozen=True):
-    """Line `line` of a function's body, from 0, writes elements of `buffer` up to the number `bound`."""
+    """Line `line` of a function's body, from 0, writes elements of `buffer` up to the product of `bounds`."""
 
     buffer: str
-    bound: str
+    bounds: tuple[str, ...]
     line: int
+
+    @property
+    def bound(self) -> str:
+        """`h * w`."""
+        return " * ".join(self.bounds)
 
 
 def short_buffer(view: ProcessView) -> ShortBuffer | None:
@@ -123,13 +152,16 @@ def _methods_called(tree: ast.Module) -> Iterator[ast.Call]:
 
 
 class _Given(msgspec.Struct, frozen=True):
-    """What a call passes for the number and the buffer."""
+    """What a call passes for the number and the buffer; `made` at line `line`, of `size` elements as it is written."""
 
-    count: ast.expr
+    count: str
     buffer: str
-    size: ast.expr
-    made: Made
+    size: str
+    made: Spot
+    line: int
     numbers: tuple[int, int] | None
+    shape: str | None = None
+    only: str | None = None
 
 
 def _of_call(
@@ -161,24 +193,69 @@ def _fills(body: str, passed: Mapping[str, ast.expr]) -> Iterator[_Fill]:
         inside = text[head + 1 : statement_end(text, head + 1) + 1]
         for write in re.finditer(rf"(?<![\w.>])(?P<name>\w+)\s*\[\s*{counter}\s*(?:\+\+)?\s*\]\s*=(?!=)", inside):
             if write["name"] in passed:
-                yield _Fill(write["name"], bound, text.count("\n", 0, head + 1 + write.start()))
+                yield _Fill(write["name"], (bound,), text.count("\n", 0, head + 1 + write.start()))
+    yield from _planes(text, passed, loops)
+
+
+def _planes(text: str, passed: Mapping[str, ast.expr], loops: Sequence[re.Match[str]]) -> Iterator[_Fill]:
+    """`out[y * w + x] = e` in a loop of `y` up to a parameter and one of `x` up to `w`."""
+    for write in _PLANE.finditer(text):
+        around = {match["name"]: match["bound"].strip() for match in loops if _spans(text, match, write.start())}
+        rows, columns = around.get(write["row"]), around.get(write["column"])
+        if rows in passed and columns == write["width"] and columns in passed and write["name"] in passed:
+            yield _Fill(write["name"], (rows or "", columns), text.count("\n", 0, write.start()))
+
+
+def _spans(text: str, loop: re.Match[str], place: int) -> bool:
+    """Whether a place is in the body of a loop."""
+    head = closing(text, text.index("(", loop.start()))
+    return head is not None and head < place <= statement_end(text, head + 1)
 
 
 def _given(
     arrays: RecordedArrays, passed: Mapping[str, ast.expr], fill: _Fill, elements: Mapping[str, Parameter], spot: Spot
 ) -> _Given | None:
     """None where the buffer has as many elements, or its line does not show how many."""
-    count, name = without_ctype(passed[fill.bound]), variable(_held(passed[fill.buffer]))
+    counts, held = [without_ctype(passed[item]) for item in fill.bounds], _held(passed[fill.buffer])
+    name = ast.unparse(held) if isinstance(held, (ast.Name, ast.Attribute)) else None
     if name is None:
         return None
-    made = arrays.back.made(ast.parse(name, mode="eval").body, spot, calls=True)
+    count = " * ".join(ast.unparse(item) for item in counts)
+    numbers = [arrays.number(item, spot) for item in counts]
+    known = [item for item in numbers if item is not None]
+    number = math.prod(known) if len(known) == len(numbers) else None
+    made = arrays.back.made(held, spot, calls=True)
+    recorded = arrays.held(held, spot)
+    if recorded is not None and number is not None and recorded.element_bytes == elements[fill.buffer].nbytes:
+        room = math.prod(recorded.shape)
+        shape, line = ", ".join(map(str, recorded.shape)), _bound_at(spot, name)
+        only = _depends_on(spot, name, line)
+        return _Given(count, name, shape, spot, line, (number, room), shape, only) if number > room else None
     size, element = made_size(made.node), made_element(made.node, made.spot.tree)
-    if size is None or element is None or element[1] != elements[fill.buffer].nbytes:
+    if variable(held) is None or size is None or element is None or element[1] != elements[fill.buffer].nbytes:
         return None
-    number, own = arrays.number(count, spot), arrays.number(size, made.spot)
+    own, text = arrays.number(size, made.spot), ast.unparse(size)
     if number is not None and own is not None:
-        return _Given(count, name, size, made, (number, own)) if number > own else None
-    return _Given(count, name, size, made, None) if _is_less(size, count) else None
+        return _Given(count, name, text, made.spot, made.line, (number, own)) if number > own else None
+    limited = len(counts) == 1 and _is_less(size, counts[0])
+    return _Given(count, name, text, made.spot, made.line, None) if limited else None
+
+
+def _bound_at(spot: Spot, name: str) -> int:
+    """The last line of the function that makes it before the call; that of the call where another function does."""
+    sets = (item for item in own_nodes(spot.scope) if isinstance(item, ast.Assign))
+    lines = (item.lineno for item in sets if any(ast.unparse(target) == name for target in item.targets))
+    return max((line for line in lines if line <= spot.line), default=spot.line)
+
+
+def _depends_on(spot: Spot, name: str, line: int) -> str | None:
+    """`self.out is None`: the test of the buffer itself below which a line makes it."""
+    tests = (
+        ast.unparse(item.test)
+        for item in own_nodes(spot.scope)
+        if isinstance(item, ast.If) and spans(item, line) and not spans(item, spot.line)
+    )
+    return next((text for text in tests if re.search(rf"(?<![\w.]){re.escape(name)}\b", text)), None)
 
 
 def _held(node: ast.expr) -> ast.expr:
@@ -215,9 +292,11 @@ def _told(
         text,
         own.buffer,
         own.bound,
-        ast.unparse(given.count),
+        given.count,
         given.buffer,
-        ast.unparse(given.size),
-        place_of(view, given.made.spot.file, given.made.line),
+        given.size,
+        place_of(view, given.made.file, given.line),
         given.numbers,
+        given.shape,
+        given.only,
     )

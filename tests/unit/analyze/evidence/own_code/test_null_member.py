@@ -64,7 +64,7 @@ def found(
 
 def test_file_that_was_not_opened_is_named_with_the_line_that_opens_it(tmp_path: Path) -> None:
     told = found(tmp_path)
-    assert told.summary == "`r->f` is null, which ops.c:5 sets by `fopen(path, \"rb\")`, and nothing checks it"
+    assert told.summary == '`r->f` is null, which ops.c:5 sets by `fopen(path, "rb")`, and nothing checks it'
     assert told.advice == (
         'Look at what `fopen(path, "rb")` (ops.c:5) was to open where line 5 calls reader_open(): it could not be '
         "opened. Let reader_open() check what fopen() returns, and return an error to Python."
