@@ -40,8 +40,8 @@ NO_MEMORY = (
     "what is held."
 )
 _UNKNOWN_SIZE = (
-    "The size that was asked for is not recorded. Ask first whether it is absurd: a length that was computed below 0, or "
-    "read from behind the end of an array or from memory that was never set. If it is right, the host's memory, or "
+    "The size that was asked for is not recorded. Ask first whether it is absurd: a length that was computed below 0, "
+    "or read from behind the end of an array or from memory that was never set. If it is right, the host's memory, or "
     "a limit (ulimit -v, memory cgroup), did not suffice: allocate less at that line, or free what is held."
 )
 _IF_MEANT = "A larger limit helps only where all of that is meant to stay."

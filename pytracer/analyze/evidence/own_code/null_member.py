@@ -89,8 +89,8 @@ class NullMember(msgspec.Struct, frozen=True):
             )
         size = f" with `{self.size}`" if self.size is not None else ""
         return (
-            f"Look at how `{self.call}` ({self.made_at}) comes to its size{size}, from what {self.line} passes: no such "
-            f"memory can be had. {check}"
+            f"Look at how `{self.call}` ({self.made_at}) comes to its size{size}, from what {self.line} passes: no "
+            f"such memory can be had. {check}"
         )
 
 

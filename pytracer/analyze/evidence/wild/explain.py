@@ -42,6 +42,7 @@ from pytracer.analyze.evidence.wild.truncated_address import truncated_address
 from pytracer.analyze.evidence.wild.unexplained import Unexplained
 from pytracer.analyze.evidence.wild.unloaded_code import unloaded_code
 from pytracer.analyze.evidence.wild.unread_index import unread_index
+from pytracer.analyze.evidence.wild.wrapped_count import wrapped_count
 from pytracer.analyze.view import ProcessView
 
 
@@ -102,6 +103,7 @@ _FINDERS: tuple[Callable[[ProcessView], Explanation | None], ...] = (
     cut_argument,
     missing_memory,
     fixed_array,
+    wrapped_count,
     short_vector,
     ended_field,
     second_owner,

@@ -42,6 +42,7 @@ from pytracer.analyze.evidence.native.jumps import wild_jump
 from pytracer.analyze.evidence.operators.operator import find_operator, is_sparse
 from pytracer.analyze.evidence.operators.state_sizes import small_state
 from pytracer.analyze.evidence.own_code.arrays import array_words, left_array, walked_array
+from pytracer.analyze.evidence.own_code.empty_count import empty_count
 from pytracer.analyze.evidence.own_code.expanded import expanded_tensor
 from pytracer.analyze.evidence.own_code.indexed_array import indexed_array
 from pytracer.analyze.evidence.own_code.passed import length_advice, unequal_tensors, unfit_clause
@@ -81,7 +82,7 @@ class RunawayAccess(MemoryFaultRule[Overrun | Run]):
             run = ran_on(view)
             if run is None:
                 return None
-            known = _memset(view, run) is not None or unfit_memory(view) is not None
+            known = _memset(view, run) is not None or unfit_memory(view) is not None or empty_count(view) is not None
             count = wrapped_count(view) if not run.downwards else None
             walked, wrapped = walked_array(view) is not None and not run.downwards, count is not None and count.proven
             indexed = indexed_array(view, run.low) if not run.downwards and count is None else None
@@ -113,7 +114,7 @@ class RunawayAccess(MemoryFaultRule[Overrun | Run]):
             larger = f", as if it were as large as {shaped_name(way.larger)}" if way and way.larger else ""
             larger = f": {wide.words}" if wide is not None else larger
             count = wrapped_count(view) if not found.downwards else None
-            misfit = (unfit_memory(view) or count) if wide is None else None
+            misfit = (empty_count(view) or unfit_memory(view) or count) if wide is None else None
             larger = f": {misfit.summary}" if misfit is not None else larger
             larger = larger or _by_unchecked_indices(view, found)
             words = f"{_side(found)} of {name}{where}, to the {_end(found)} of accessible memory{larger}"
@@ -185,8 +186,9 @@ def _from_anywhere(job: JobView, judgement: Judgement[Overrun | Run], run: Run) 
     edge = "beginning" if run.downwards else "end"
     wrapped = wrapped_count(view) if not run.downwards else None
     unfit = unfit_clause(view, counts=not run.downwards)
-    indexed = indexed_array(view, run.low) if not run.downwards and wrapped is None else None
-    array = left_array(view, run.low) if not run.downwards and indexed is None else None
+    empty = empty_count(view)
+    indexed = indexed_array(view, run.low) if not run.downwards and wrapped is None and empty is None else None
+    array = left_array(view, run.low) if not run.downwards and indexed is None and empty is None else None
     walked = walked_array(view) if not run.downwards else None
     whose = f", perhaps past the end of {array_words(array)}" if array is not None else ""
     where = f"over the {edge} of accessible memory{in_function(view)}{whose}"
@@ -195,6 +197,7 @@ def _from_anywhere(job: JobView, judgement: Judgement[Overrun | Run], run: Run) 
     if indexed is not None and walked is None:
         where = f"past the end of {indexed.array.words}{in_function(view)}: {indexed.summary}"
     refused = ": a loop or copy that ran on is refused there" if wrapped is None and indexed is None else ""
+    refused = f": {empty.summary}" if empty is not None else refused
     return Description(
         f"{introduction(judgement.views)} {access_verb(view)} {where}{refused}{unfit}.",
         [
@@ -209,11 +212,14 @@ def _from_anywhere(job: JobView, judgement: Judgement[Overrun | Run], run: Run) 
             walked.evidence if walked is not None else None,
             wrapped.evidence if wrapped is not None else None,
             indexed.evidence if indexed is not None else None,
+            empty.evidence if empty is not None else None,
             _last_child(job, view) if wrapped is not None and wrapped.shared and wrapped.resets else None,
             python_evidence(view),
             collective_evidence(judgement.views),
         ],
-        indexed.advice
+        empty.advice
+        if empty is not None
+        else indexed.advice
         if indexed is not None and walked is None
         else length_advice(
             view,
@@ -354,6 +360,9 @@ def _advice(view: ProcessView, found: Overrun, name: str, asked: int | None, way
             f"Compare the length that {line} passes, {asked} bytes, with nbytes of {name}: it is too large, for "
             "example counted in elements of another dtype."
         )
+    empty = empty_count(view)
+    if empty is not None:
+        return empty.advice
     by_row = row_advice(view, way)
     if by_row is not None:
         return by_row
