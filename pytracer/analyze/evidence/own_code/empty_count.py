@@ -106,4 +106,7 @@ def _is_asked(text: str, name: str) -> bool:
     own = rf"(?<![\w.>]){re.escape(name)}\b"
     if any(re.search(own, match["test"]) for match in _TESTS.finditer(text)):
         return True
-    return re.search(rf"{own}\s*(?:[-+*/%]?=(?!=)|\+\+|--)|{own}\s*\?|&\s*{own}|{own}\s*[=!<>]=?\s*\d+\s*\?", text) is not None
+    return (
+        re.search(rf"{own}\s*(?:[-+*/%]?=(?!=)|\+\+|--)|{own}\s*\?|&\s*{own}|{own}\s*[=!<>]=?\s*\d+\s*\?", text)
+        is not None
+    )

@@ -33,6 +33,8 @@ class IndexedArray(msgspec.Struct, frozen=True):
 
     `by`: the arrays that the index was computed from, those with most elements first. `counter`: a variable in it that
     the function advances, and compares with nothing. `reached`: a register has a number that is nearly that index.
+    `behind`: the element that the index was read from, how that is indexed, and its array, where none of the numbers in
+    that is this one: it was read from outside of it.
     """
 
     place: str
@@ -45,10 +47,17 @@ class IndexedArray(msgspec.Struct, frozen=True):
     counter: str | None
     line: str
     reached: bool
+    behind: tuple[str, str, PassedArray] | None = None
 
     @property
     def summary(self) -> str:
         """What a headline ends with."""
+        if self.behind is not None:
+            text, at, array = self.behind
+            return (
+                f"`{text}` was read from outside of {array.words}{_range(array)}: it was {self.row}, and is an index "
+                f"of {self.array.words}; `{at}` must be inside 0..{array.elements - 1}"
+            )
         index = f"`{self.index}`" if self.counter is None else f"`{self.index}`, which counts by `{self.counter}`,"
         made = f"; it is computed from {self._sources}" if self.by else ""
         return f"{index} was {self.row}, and {self.array.words} has {self.array.elements} elements{made}"
@@ -68,6 +77,13 @@ class IndexedArray(msgspec.Struct, frozen=True):
     def advice(self) -> str:
         """What to change."""
         inside = f"inside 0..{self.array.elements - 1}"
+        if self.behind is not None:
+            text, at, array = self.behind
+            return (
+                f"Keep `{at}` inside 0..{array.elements - 1}, as `{array.name}` has it, in {self.function}(), which "
+                f"reads `{text}` unchecked: pass that length and let the function stop there, or find which number that "
+                f"{self.line} passes makes it go on for longer. All numbers in `{array.name}` fit `{self.array.name}`."
+            )
         refuse = f"{self.place} uses it unchecked: let {self.function}() refuse what is outside."
         if self.counter is not None:
             return (
@@ -123,7 +139,23 @@ def indexed_array(view: ProcessView, low: int | None = None) -> IndexedArray | N
         _counter(view, index),
         line_words(view),
         any(array.elements < value <= row < value + _NEAR for value in data_registers(view.crash).values()),
+        _read_behind(arrays, item, index, array, row),
     )
+
+
+def _read_behind(
+    arrays: PassedArrays, item: Lookup, index: str, array: PassedArray, row: int
+) -> tuple[str, str, PassedArray] | None:
+    """Where the index is an element of an array whose numbers are known, and is none of these: they are all inside."""
+    made = item.by[0] if len(item.by) == 1 and index in (item.by[0].variable, item.by[0].text) else None
+    parameter = parameter_of(made) if made is not None else None
+    found = arrays.passed(*parameter) if parameter is not None else None
+    if made is None or found is None or found.low is None or found.high is None:
+        return None
+    if not 0 <= found.low <= found.high < array.elements or found.low <= row <= found.high:
+        return None
+    text = made.text
+    return text, text[len(made.array) :].strip()[1:-1].strip(), found
 
 
 def _left(view: ProcessView, arrays: PassedArrays, item: Lookup, low: int | None) -> Iterator[PassedArray]:

@@ -110,7 +110,7 @@ def lookups(view: ProcessView) -> Lookups | None:
     scope = _called(Scope(around.name, _names(around.parameters), (body,), text), _HOPS)
     statement = " ".join(plain[first:last])
     head = statement.rfind("{") if around.body >= sum(len(item) + 1 for item in plain[:first]) else -1
-    found = tuple(_elements(statement[head + 1 :], scope))
+    found = tuple(_elements(statement[head + 1 :], scope)) or tuple(_moved_elements(statement[head + 1 :], scope))
     return Lookups(f"{short_file(source[0].file or '')}:{number}", found, statement) if found else None
 
 
@@ -173,6 +173,14 @@ def _elements(text: str, scope: Scope, levels: int = _LEVELS) -> Iterator[Lookup
             reads=sets is None or sets["only"] is None,
             writes=sets is not None,
         )
+
+
+def _moved_elements(statement: str, scope: Scope) -> Iterator[Lookup]:
+    """Of variables in a line that takes none itself: an optimizing compiler moves a load to where its value is used."""
+    for name in dict.fromkeys(NAME.findall(statement)):
+        value = assigned_value(scope.texts, name)
+        if value is not None:
+            yield from _elements(value, scope)
 
 
 def _lookup(

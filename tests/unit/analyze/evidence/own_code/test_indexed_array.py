@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from pytracer.analyze.evidence.own_code.indexed_array import indexed_array
 from tests.support.native_views import DATA, OTHER, native_view
@@ -106,6 +107,59 @@ def test_array_is_named_with_its_index_and_the_arrays_that_it_was_computed_from(
 )
 def test_nothing_is_said_without_array_and_index_in_registers(how: dict[str, Any], tmp_path: Path) -> None:
     assert voxels(tmp_path, **how) is None
+
+
+PACK = """\
+int pack(const int *sizes, const int *order, int samples)
+{
+    int at = 0, left = 0;
+    for (int i = 0; i < samples; at++) {
+        int id = order[at];
+        int length = sizes[id];
+        left += length;
+        i += left > 64;
+    }
+    return at;
+}
+"""
+CALLS_PACK = """\
+import ctypes
+lib = ctypes.CDLL("libops.so")
+def run(sizes, order, samples):
+    lib.pack(sizes.ctypes.data, order.ctypes.data, samples)
+run(docs.sizes, order, 9000)
+"""
+
+
+def packed(folder: Path, *, low: int | None = 900, high: int | None = 999, line: str = "left += length") -> Any:
+    row = 1 << 30
+    view = native_view(
+        folder, CALLS_PACK, PACK, at="lib.pack", way=[("pack", line)], addr=DATA + 4 * row, access="read",
+        arrays=[("sizes", DATA, "int32", (1000,)), ("order", OTHER, "int32", (100,))],
+        registers={"r10": DATA, "rdi": 4 * row},
+    )  # fmt: skip
+    arrays = [
+        structs.replace(item, minimum=low, maximum=high) if item.data == OTHER else item for item in view.crash.arrays
+    ]
+    view.crash.arrays = tuple(arrays)
+    return indexed_array(view)
+
+
+@pytest.mark.parametrize("line", ["left += length", "int length ="])
+def test_index_that_is_none_of_the_numbers_was_read_from_outside(line: str, tmp_path: Path) -> None:
+    """Also where the load was moved to the line that uses what it read."""
+    told = packed(tmp_path, line=line)
+    assert told.summary == (
+        "`order[at]` was read from outside of `order` [100] with numbers 900..999: it was 1073741824, and is an index "
+        "of `sizes` [1000]; `at` must be inside 0..99"
+    )
+    assert "All numbers in `order` fit `sizes`" in told.advice
+
+
+@pytest.mark.parametrize("numbers", [(None, None), (900, 1 << 30), (-1, 999)])
+def test_numbers_that_may_lead_out_are_to_be_checked(numbers: tuple[int | None, ...], tmp_path: Path) -> None:
+    told = packed(tmp_path, low=numbers[0], high=numbers[1])
+    assert "outside of" not in told.summary and "it is computed from `order` [100]" in told.summary
 
 
 def test_counter_that_nothing_limits_is_named(tmp_path: Path) -> None:
