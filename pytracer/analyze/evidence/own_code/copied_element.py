@@ -64,9 +64,9 @@ class CopiedElement(msgspec.Struct, frozen=True):
         filled = f" ({self.filled} in {self.maker}(){made}, fills it)" if self.filled is not None else ""
         return (
             f"Compare `{self.index}` with the number of elements of `{self.owner}`{filled} before {self.place} "
-            f"uses it, or use .at(), which throws std::out_of_range: what {self.line} passes may count more of them, such "
-            "as classes of a model or ids of another vocabulary. If the index is right, the element was overwritten, or "
-            "the host's memory did not suffice."
+            f"uses it, or use .at(), which throws std::out_of_range: what {self.line} passes may count more of them, "
+            "such as classes of a model or ids of another vocabulary. If the index is right, the element was "
+            "overwritten, or the host's memory did not suffice."
         )
 
 

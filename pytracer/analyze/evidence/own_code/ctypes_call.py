@@ -113,7 +113,9 @@ def declaration_advice(view: ProcessView, found: NumberAsPointer) -> str:
         )
     return (
         f"Compare the arguments of {name}() at {line}, its argtypes and the fields of each ctypes.Structure with the C "
-        f"declarations: their order, number and types must agree. {found.value} was read where C has a pointer."
+        f"declarations: their order, number and types must agree. {found.value} was read where C has a pointer. Where "
+        "these agree, and earlier calls worked, it lay beside an array, to which a wrong index led, or in memory that "
+        "had been freed or overwritten."
     )
 
 

@@ -81,8 +81,9 @@ class IndexedArray(msgspec.Struct, frozen=True):
             text, at, array = self.behind
             return (
                 f"Keep `{at}` inside 0..{array.elements - 1}, as `{array.name}` has it, in {self.function}(), which "
-                f"reads `{text}` unchecked: pass that length and let the function stop there, or find which number that "
-                f"{self.line} passes makes it go on for longer. All numbers in `{array.name}` fit `{self.array.name}`."
+                f"reads `{text}` unchecked: pass that length and let the function stop there, or find which number "
+                f"that {self.line} passes makes it go on for longer. All numbers in `{array.name}` fit "
+                f"`{self.array.name}`."
             )
         refuse = f"{self.place} uses it unchecked: let {self.function}() refuse what is outside."
         if self.counter is not None:
@@ -215,4 +216,4 @@ def _body(view: ProcessView) -> str | None:
     end = closing(text, around.body) if around is not None else None
     if around is None or end is None:
         return None
-    return text[around.body : end]
+    return str(text[around.body : end])

@@ -32,6 +32,7 @@ from pytracer.analyze.evidence.own_code.c_values import (
     parameters_in,
     resolved,
 )
+from pytracer.analyze.evidence.own_code.counted_none import CountedNone, counted_none
 from pytracer.analyze.evidence.own_code.cut_quotient import CutQuotient, cut_quotient
 from pytracer.analyze.evidence.own_code.empty_groups import EmptyGroups, empty_groups
 from pytracer.analyze.evidence.own_code.empty_handle import EmptyHandle, empty_handle
@@ -86,7 +87,8 @@ class NativeDivisor(msgspec.Struct, frozen=True):
 
     `zero`: the argument that is the divisor; `array`: of which it is an element or, `differs`, the difference of two;
     `parts`: the arguments that it is made of, `` `bins` = 1 ``, and `names`, as the line writes them. `cut`: the
-    division that made it 0; `groups`: which of them are empty; `handle`: an object of the library that has nothing.
+    division that made it 0; `groups`: which of them are empty; `handle`: an object of the library that has nothing;
+    `none`: it counts what the function kept.
     """
 
     function: str
@@ -104,6 +106,7 @@ class NativeDivisor(msgspec.Struct, frozen=True):
     cut: CutQuotient | None = None
     groups: EmptyGroups | None = None
     handle: EmptyHandle | None = None
+    none: CountedNone | None = None
 
     @property
     def words(self) -> str:
@@ -131,6 +134,8 @@ class NativeDivisor(msgspec.Struct, frozen=True):
             return self.handle.words
         if self.cut is not None:
             return self.cut.words
+        if self.none is not None:
+            return self.none.words
         return f" with {list_words(self.parts)}, which {self.line} passes" if self.parts else ""
 
     @property
@@ -150,6 +155,11 @@ class NativeDivisor(msgspec.Struct, frozen=True):
             return f"{self.handle.advice}. {self.place} divides by `{self.last}` without a check."
         if self.cut is not None:
             return f"{self.cut.advice} Or let {self.function}() ask for 0 first: {divides}."
+        if self.none is not None:
+            return (
+                f"Let {self.function}() skip the case in which {self.none.what}, or leave it out before {self.line}: "
+                f"{self.place} divides by `{self.none.name}` without a check."
+            )
         if self.zero is None:
             passed = f", where {self.line} passes {list_words(self.parts)}" if self.parts else ""
             return f"Keep `{self.last}` from being 0{passed}: {divides}."
@@ -195,7 +205,9 @@ def native_divisor(view: ProcessView) -> NativeDivisor | None:
     cut = cut_quotient(view, terms, text, numbers, arrays, fields)
     if cut is not None and cut.passed is not None:
         return msgspec.structs.replace(found, cut=cut)
-    return msgspec.structs.replace(found, cut=cut, handle=empty_handle(view, terms[-1], text, file, arrays))
+    handle = empty_handle(view, terms[-1], text, file, arrays)
+    none = counted_none(terms[-1], file) if cut is None and handle is None and not found.parts else None
+    return msgspec.structs.replace(found, cut=cut, handle=handle, none=none)
 
 
 def _own(view: ProcessView) -> list[NativeFrame]:

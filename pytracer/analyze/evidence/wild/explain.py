@@ -26,6 +26,7 @@ from pytracer.analyze.evidence.wild.freed_argument import freed_argument
 from pytracer.analyze.evidence.wild.freed_callback import freed_callback
 from pytracer.analyze.evidence.wild.int_overflow import int_overflow
 from pytracer.analyze.evidence.wild.left_array import left_array
+from pytracer.analyze.evidence.wild.letter import letter
 from pytracer.analyze.evidence.wild.looked_up_index import looked_up_index
 from pytracer.analyze.evidence.wild.memory import missing_memory, overwritten_memory
 from pytracer.analyze.evidence.wild.misread_elements import misread_elements
@@ -121,6 +122,7 @@ _FINDERS: tuple[Callable[[ProcessView], Explanation | None], ...] = (
     cut_handle,
     closed_handle,
     thread_table,
+    letter,
     overwritten_memory,
     sparse_index,
     _wrong_index,
