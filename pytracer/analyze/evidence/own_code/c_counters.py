@@ -27,6 +27,7 @@ _IF, _TESTS = Pattern(r"\bif\s*\("), Pattern(r"\b(?:if|while|assert)\s*\(")
 _LEAVES, _SWITCHES = Pattern(r"\b(?:break|continue|return|goto|exit|abort)\b"), Pattern(r"\b(?:switch|longjmp|throw)\b")
 _AND_OR = Pattern(r"&&|\|\|")
 _GIVES, _HOPS = Pattern(r"\b(\w+)\s*=\s*([^;=]*);"), 3
+_VALUES = Pattern(r"\]\s*=(?!=)[^;]*;")  # what is written, and not whether
 _MOST = 32  # writes of a function that are looked at
 _EMPTY = r"!\s*{0}|{0}\s*(?:<=?|==|>)\s*[01]"  # no limit: `n <= 0`
 
@@ -91,6 +92,7 @@ def _is_used(text: str, counter: str, place: int) -> bool:
     plain = (
         rf"\b\w+\s+{own}\s*(?:=\s*0)?\s*[;,]", rf",\s*{own}\s*=\s*0\s*[;,]", rf"[;{{}}]\s*{own}\s*=\s*0\s*;",
         rf"\[\s*{own}\s*\+\+\s*\]\s*=(?!=)", rf"[\w\])]\s*=\s*{own}\s*;", rf"\breturn\s+{own}\s*;",
+        rf"\w\s*\[\s*{own}\s*\]\s*=\s*(?:0|'\\0')\s*;",  # the end of a text
     )  # fmt: skip
     known = {place for kind in plain for match in re.finditer(kind, text) for place in range(*match.span())}
     heads = re.compile(rf"\bfor\s*\([^;()]*;\s*\w+\s*<\s*{own}\s*;")  # of a later loop over what was written
@@ -115,7 +117,7 @@ def _may_end(text: str, loop: re.Match[str], place: int) -> bool:
     head = closing(text, text.index("(", loop.start())) or loop.end()
     end = statement_end(text, head + 1)
     body = text[head:end]
-    if "?" in body or _SWITCHES.search(body) is not None:
+    if "?" in _VALUES.sub("", body) or _SWITCHES.search(body) is not None:
         return True
     for match in _IF.finditer(text, head, end):
         test, after = _condition(text, match), closing(text, text.index("(", match.start()))

@@ -1,4 +1,4 @@
-"""A divisor of C that counts what a loop of the same function kept, where that was nothing: `if (!seen[j]) cand[k++] = j;`."""
+"""A divisor of C that counts what a loop of the same function kept: `if (!seen[j]) cand[k++] = j;`, for no `j`."""
 
 from __future__ import annotations
 

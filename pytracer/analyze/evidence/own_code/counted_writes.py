@@ -55,6 +55,7 @@ class CountedWrite(msgspec.Struct, frozen=True):
     room: ShortRoom | None = None
     made: LineWords | None = None
     inside: str | None = None
+    times: int = 1  # in a round of the loop, at most
 
     @property
     def summary(self) -> str:
@@ -62,8 +63,8 @@ class CountedWrite(msgspec.Struct, frozen=True):
         if self.room is not None:
             return (
                 f"{self.call.function}() of {self.library} ({self.called}{self._inside}), whose {self.line} "
-                f"(`{shortened(self.text, _QUOTED)}`) may write up to {self._count} elements into `{self.buffer}`, "
-                f"which {self.made} makes with {self._size}"
+                f"(`{shortened(self.text, _QUOTED)}`) may write up to {self._times}{self._count} elements into "
+                f"`{self.buffer}`, which {self.made} makes with {self._size}"
             )
         return (
             f"{self.call.function}() of {self.library} ({self.called}), whose {self.line} "
@@ -75,10 +76,10 @@ class CountedWrite(msgspec.Struct, frozen=True):
         """The change to make."""
         return (
             f"First suspect is {self.line} (`{shortened(self.text, _QUOTED)}`) in {self.call.function}() of "
-            f"{self.library}, which {self.called} calls: it writes up to `{self.bound}` elements of `{self.name}`, and "
-            f"compares their number with nothing. For `{self.bound}` {self.at} passes {self._count}, for "
-            f"`{self.name}` the memory of `{self.buffer}`{self._room}. Make `{self.buffer}` with `{self.count}` "
-            f"elements, or pass its size to {self.call.function}() and stop there."
+            f"{self.library}, which {self.called} calls: it writes up to `{self._times}{self.bound}` elements of "
+            f"`{self.name}`, and compares their number with nothing. For `{self.bound}` {self.at} passes "
+            f"{self._count}, for `{self.name}` the memory of `{self.buffer}`{self._room}. Make `{self.buffer}` with "
+            f"`{self._times}{self.count}` elements, or pass its size to {self.call.function}() and stop there."
         )
 
     @property
@@ -87,9 +88,16 @@ class CountedWrite(msgspec.Struct, frozen=True):
         return f"`{self.count}`{f' = {known[0]}' if known else ''}"
 
     @property
+    def _times(self) -> str:
+        return f"{self.times} * " if self.times > 1 else ""
+
+    @property
     def _size(self) -> str:
         room = self.room
-        return f"`{room.size}`{f' = {room.numbers[1]}' if room.numbers else ''}" if room is not None else ""
+        if room is None:
+            return ""
+        bytes_of = f": as many as `{room.text}` has characters, which may be fewer than its bytes" if room.text else ""
+        return f"`{room.size}`{f' = {room.numbers[1]}' if room.numbers else ''}{bytes_of}"
 
     @property
     def _inside(self) -> str:
@@ -119,13 +127,15 @@ def counted_write(view: ProcessView, buffer: str | None = None) -> CountedWrite 
     written = _of(found, libraries, call, passed, buffer)
     if written is None or _is_large(tree, call.at.line, written):
         return None
-    element = parameter(split(found.parameters)[parameters.index(written.name)], found.place, found.body)
+    declared = split(found.parameters)[parameters.index(written.name)]
+    element = parameter(declared, found.place, found.body)
+    nbytes = element.nbytes or int(declared.startswith(("char ", "unsigned char ", "const char ")))
     spot = Spot(call.at.file, tree, scope_of(tree, call.at.line), call.at.line)
     frames = program_frames(view)
     depth = next((n for n, frame in enumerate(frames) if spot.is_of(frame)), None)
     arrays = RecordedArrays(view, Slice(view.process.snapshot, frames))
     count = without_ctype(passed[written.bound])
-    room = short_room(arrays, replace(spot, depth=depth), written.buffer, count, element.nbytes)
+    room = short_room(arrays, replace(spot, depth=depth), written.buffer, count, nbytes)
     if room is None:
         return written
     made = (call.at.file, room.line)
@@ -160,7 +170,8 @@ def _of(
 ) -> CountedWrite | None:
     """The first such write into what the call passes."""
     text = without_comments(found.body)
-    for write in counter_writes(text, passed):
+    writes = [*counter_writes(text, passed)]
+    for write in writes:
         name, bound = write.name, write.bound
         held = [item for item in call.passes if item in bare_names(passed[name])]
         if len(held) != 1 or buffer not in (None, held[0]):
@@ -179,6 +190,7 @@ def _of(
             ast.unparse(without_ctype(count)),
             libraries.line(_at(call, count.lineno)),
             ((call.at.file, passed[name].lineno), (call.at.file, count.lineno)),
+            times=len({item.start for item in writes if (item.name, item.counter) == (name, write.counter)}),
         )
     return None
 

@@ -197,7 +197,8 @@ def _counter(view: ProcessView, index: str) -> str | None:
     if body is None:
         return None
     heads = {match["name"] for match in LOOP.finditer(body)}
-    for name in dict.fromkeys(NAME.findall(index)):
+    names: list[str] = NAME.findall(index)
+    for name in dict.fromkeys(names):
         own = rf"(?<![\w.>]){re.escape(name)}\b"
         advanced = re.search(rf"{own}\s*(?:\+\+|\+=)|\+\+\s*{own}", body) is not None
         compared = re.search(rf"{own}\s*(?:[<>]=?|[!=]=)|(?:[<>]=?|[!=]=)\s*{own}", body) is not None

@@ -15,11 +15,14 @@ _BYTES = {
     "float64": 8, "double": 8, "int64": 8, "long": 8, "float32": 4, "float": 4, "int32": 4, "int": 4, "float16": 2,
     "half": 2, "bfloat16": 2, "int16": 2, "short": 2, "int8": 1, "uint8": 1, "bool": 1,
 }  # fmt: skip
+_CHARACTERS = "create_string_buffer"
 _CHANGES_DEFAULT = "set_default_dtype"
 
 
 def made_element(node: ast.AST, tree: ast.Module) -> tuple[str, int] | None:
     """Its name and its bytes; None where the line does not show it, or the program changes torch's default."""
+    if isinstance(node, ast.Call) and called_name(node) == _CHARACTERS:
+        return "char", 1
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return None
     owner, name = ast.unparse(node.func.value), called_name(node)
@@ -39,7 +42,11 @@ def made_element(node: ast.AST, tree: ast.Module) -> tuple[str, int] | None:
 
 
 def made_size(node: ast.AST) -> ast.expr | None:
-    """`n` of `np.empty(n)` and `torch.zeros((n,))`: of one dimension."""
+    """`n` of `np.empty(n)`, `torch.zeros((n,))` and `create_string_buffer(n)`: of one dimension."""
+    if isinstance(node, ast.Call) and called_name(node) == _CHARACTERS and len(node.args) == 1:
+        size = node.args[0]
+        text = isinstance(size, ast.Constant) and not isinstance(size.value, int)
+        return size if not text and not isinstance(size, (ast.Name, ast.Attribute)) else None  # which may be bytes
     if not isinstance(node, ast.Call) or called_name(node) not in _OF_SIZE or not node.args:
         return None
     first = node.args[0]

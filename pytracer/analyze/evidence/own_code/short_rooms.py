@@ -26,11 +26,15 @@ _LEVELS, _MOST = 4, 60
 
 
 class ShortRoom(msgspec.Struct, frozen=True):
-    """Line `line` makes the buffer with `size` elements; `numbers`: the count and the size, where both are known."""
+    """Line `line` makes the buffer with `size` elements; `numbers`: the count and the size, where both are known.
+
+    `text`: the text of which the size counts the characters, while the count is of its bytes.
+    """
 
     line: int
     size: str
     numbers: tuple[int, int] | None = None
+    text: str | None = None
 
 
 def short_room(arrays: RecordedArrays, spot: Spot, name: str, count: ast.expr, nbytes: int) -> ShortRoom | None:
@@ -54,7 +58,25 @@ def short_room(arrays: RecordedArrays, spot: Spot, name: str, count: ast.expr, n
     number, own = arrays.number(count, spot), arrays.number(size, room)
     if number is not None and own is not None:
         return ShortRoom(line, ast.unparse(size), (number, own)) if number > own else None
-    return ShortRoom(line, ast.unparse(size)) if _is_limited(spot, size, line, count) else None
+    if _is_limited(spot, size, line, count):
+        return ShortRoom(line, ast.unparse(size))
+    text = _counts_characters(spot, size, count)
+    return ShortRoom(line, ast.unparse(size), text=text) if text is not None else None
+
+
+def _counts_characters(spot: Spot, size: ast.expr, count: ast.expr) -> str | None:
+    """`text` of `len(text) + 64`, where the count is the length of `raw = text.encode()`: those may be more."""
+    given = count.args[0] if isinstance(count, ast.Call) and called_name(count) == "len" and count.args else None
+    made = _resolved(spot, given, spot.line) if given is not None else None
+    encodes = isinstance(made, ast.Call) and isinstance(made.func, ast.Attribute) and called_name(made) == "encode"
+    if not isinstance(made, ast.Call) or not isinstance(made.func, ast.Attribute) or not encodes:
+        return None
+    if any(isinstance(item, ast.Constant) and "ascii" in str(item.value) for item in nodes_of(made)):
+        return None
+    text = ast.unparse(made.func.value)
+    parts = [item for item in nodes_of(size) if isinstance(item, ast.Call)]
+    larger = any(isinstance(item, ast.BinOp) and isinstance(item.op, ast.Mult) for item in nodes_of(size))
+    return text if [ast.unparse(item) for item in parts] == [f"len({text})"] and not larger else None
 
 
 def _is_limited(spot: Spot, size: ast.expr, line: int, count: ast.expr) -> bool:

@@ -91,3 +91,33 @@ def test_numbers_on_record_decide() -> None:
     short = found(BOXES.replace("min(len(ranked), self.limit)", "size"), "n", n=312, size=300)
     assert short is not None and short.numbers == (312, 300)
     assert found(BOXES.replace("min(len(ranked), self.limit)", "size"), "n", n=300, size=300) is None
+
+
+ENCODED = """\
+def run(lib, text):
+    raw = text.encode("utf-8")
+    out = ctypes.create_string_buffer(SIZE)
+    lib.normalise(raw, len(raw), out)
+"""
+
+
+@pytest.mark.parametrize(
+    ("size", "encode", "text"),
+    [
+        ("len(text) + 64", '"utf-8"', "text"),
+        ("len(text) + 1", "", "text"),
+        ("len(raw) + 1", '"utf-8"', None),
+        ("4 * len(text)", '"utf-8"', None),
+        ("len(text) + 64", '"ascii"', None),
+        ("limit", '"utf-8"', None),
+    ],
+)
+def test_room_for_characters_is_no_room_for_their_bytes(size: str, encode: str, text: str | None) -> None:
+    source = ENCODED.replace("SIZE", size).replace('"utf-8"', encode)
+    tree = ast.parse(source)
+    scope = tree.body[0]
+    assert isinstance(scope, ast.FunctionDef)
+    arrays: Any = Numbers()
+    count = ast.parse("len(raw)", mode="eval").body
+    room = module.short_room(arrays, Spot("train.py", tree, scope, 4), "out", count, 1)
+    assert (room.text if room is not None else None) == text
