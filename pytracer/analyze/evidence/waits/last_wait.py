@@ -9,6 +9,7 @@ from pytracer.analyze.evidence.ends.signal_senders import from_time_limit
 from pytracer.analyze.evidence.exceptions.handled import handled_at_end
 from pytracer.analyze.evidence.exceptions.loaders import loading_workers, waits_for_loader
 from pytracer.analyze.evidence.exceptions.unmade_results import unmade_object
+from pytracer.analyze.evidence.waits.awaited import awaited_reason
 from pytracer.analyze.evidence.waits.ended_fillers import ended_filler
 from pytracer.analyze.evidence.waits.ended_threads import lost_results, no_other_could, thread_behind
 from pytracer.analyze.evidence.waits.endless_work import endless_work
@@ -112,7 +113,10 @@ def last_wait(job: JobView, ended: ProcessView) -> tuple[ProcessView, Stood] | N
         unread_end=unread_at_exit(job, view, wait),
         exited=exited_workers(job, view, wait),
         undone=undone_items(job, view, wait),
-        threads=thread_reason(job, view, wait) or _of_children(job, chain) or _without_end(view, wait),
+        threads=thread_reason(job, view, wait)
+        or awaited_reason(view, wait)
+        or _of_children(job, chain)
+        or _without_end(view, wait),
         spawner=lost_spawner(job, view) if wait.kind in _OF_WORKERS else None,
     )
     left = left_children(job, ended) if not _is_told_otherwise(found) else None

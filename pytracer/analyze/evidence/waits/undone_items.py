@@ -143,10 +143,10 @@ def _skipped(view: ProcessView, wait: ProcessWait) -> Iterator[Skipped]:
             name = call_owner(call, (DONE,))
             if name is None or (file == (wait.at.file if wait.at else None) and name not in names):
                 continue
-            yield from _in_function(file, tree, call, name)  # type: ignore[arg-type]
+            yield from skipped_in(file, tree, call, name)  # type: ignore[arg-type]
 
 
-def _in_function(file: str, tree: ast.Module, call: ast.Call, name: str) -> Iterator[Skipped]:
+def skipped_in(file: str, tree: ast.Module, call: ast.Call, name: str) -> Iterator[Skipped]:
     """Of the last such call of a loop: what leaves between the get() above it and it."""
     scope = scope_of(tree, call.lineno)
     nodes = [*own_nodes(scope)]

@@ -96,9 +96,10 @@ ADVICE: dict[WaitKind, str] = {
     "they reach that host and port. For this node alone: --nnodes=1, or --standalone.",
     "undone": "Whoever takes an item out of that queue must call task_done() once for it, after an error, too (in a "
     "`finally`); and somebody must take them all.",
-    "event-loop": "Look at the tasks that the loop should have run: one that failed is silent until it is awaited, and "
-    "whoever waits for its answer waits for ever. Await the tasks, too (asyncio.TaskGroup, gather), or give them "
-    "add_done_callback(); asyncio.wait_for() limits a wait.",
+    "event-loop": "See which `await` each task is in: asyncio.all_tasks() and task.print_stack(), called by a signal "
+    "handler or another thread. It may be an answer of a server, an Event that nobody sets, or an item that nobody "
+    "puts any more, as a task that failed is silent until it is awaited: await the tasks, too (asyncio.TaskGroup, "
+    "gather). asyncio.wait_for() limits a wait.",
     "network": "The socket has no time limit: settimeout(), or `timeout=` of the call, makes such a wait an error.",
     "accept": "Start the other side, and see that it uses this host and port.",
     "answer": CHILD_PRINTS,
