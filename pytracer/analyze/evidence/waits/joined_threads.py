@@ -14,19 +14,18 @@ import msgspec
 
 from pytracer._text import list_words, shortened
 from pytracer.analyze.evidence.slicing.files import program_files
-from pytracer.analyze.evidence.syntax.bindings import set_by
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
 from pytracer.analyze.evidence.syntax.comprehension_loops import rounds_around
 from pytracer.analyze.evidence.syntax.loops import Loop, counting_loop, loops_around
-from pytracer.analyze.evidence.syntax.names import bare_names, last_name
+from pytracer.analyze.evidence.syntax.names import last_name
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.passing import names_of_object
-from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes, parameters, qualified_name, scope_of
+from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes, qualified_name, scope_of
 from pytracer.analyze.evidence.syntax.unbounded import head_of, is_unbounded, leaves, loops_at
 from pytracer.analyze.evidence.waits.blocked_loops import blocked_loop
 from pytracer.analyze.evidence.waits.copied_objects import copied_object
 from pytracer.analyze.evidence.waits.held_locks import inside_of, is_one_lock
-from pytracer.analyze.evidence.waits.queue_marks import puts_into, taking
+from pytracer.analyze.evidence.waits.queue_marks import may_be_mark, puts_into, taking
 from pytracer.analyze.evidence.waits.standing_threads import (
     StandingThread,
     ThreadReason,
@@ -34,18 +33,20 @@ from pytracer.analyze.evidence.waits.standing_threads import (
     standing_threads,
     threads_words,
 )
+from pytracer.analyze.evidence.waits.standing_together import never_given_back, together
 from pytracer.analyze.evidence.waits.thread_ends import thread_end
 from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait, WaitKind
 from pytracer.analyze.evidence.waits.waited_object import object_at
 from pytracer.analyze.evidence.waits.waits import is_between_processes, main_stack, program_stack
-from pytracer.analyze.evidence.waits.watched_flags import Function
 from pytracer.analyze.naming import line_in, place_words
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.report.job import PythonFrame
 
 _JOINS: tuple[WaitKind, ...] = ("thread", "thread-at-exit")
-_FOR_OTHERS: tuple[WaitKind, ...] = (*_JOINS, "notice", "queue", "full-queue", "executor", "undone", "barrier")
+_FOR_OTHERS: tuple[WaitKind, ...] = (
+    *_JOINS, "notice", "queue", "full-queue", "executor", "undone", "barrier", "lock"
+)  # fmt: skip
 _LONGEST, _LISTED = 50, 2
 _TAKES = ("get", "get_nowait")
 _MAKES = ("Thread", "Process", "submit")
@@ -84,9 +85,12 @@ def thread_reason(job: JobView, view: ProcessView, wait: ProcessWait) -> ThreadR
     if blocked is not None:
         return blocked
     threads = standing_threads(view)
+    kept = never_given_back(view, wait, threads)
+    if kept is not None:
+        return kept
     if not threads:
         return thread_end(job, view, wait)
-    held = _held(view, threads)
+    held = _held(view, threads) or together(view, wait, threads)
     if held is not None or wait.kind not in _JOINS:
         return held
     if len({(item.at.file, item.at.line) for item in threads}) > 1:
@@ -96,7 +100,7 @@ def thread_reason(job: JobView, view: ProcessView, wait: ProcessWait) -> ThreadR
     found = None
     if asked is not None:
         found = _unmarked(view, asked) if method == "get" else _without_room(view, asked)
-    return found or (_others(view, wait, threads) if wait.kind == "thread" else None)
+    return found or (_others(view, wait, threads) if wait.kind == "thread" else thread_end(job, view, wait))
 
 
 def process_reason(
@@ -184,7 +188,7 @@ def _unmarked(view: ProcessView, asked: _Asked) -> ThreadReason | None:
     if taken.mark is None:
         return _endless(asked, waits)
     marks = [item for item in puts if item.args and _last(item.args[0]) == taken.mark.rpartition(".")[2]]
-    if not marks and any(_may_be_mark(asked.tree, item, taken.mark) for item in puts):
+    if not marks and any(may_be_mark(asked.tree, item, taken.mark) for item in puts):
         return None
     if not marks:
         return ThreadReason(
@@ -263,24 +267,6 @@ def _is_less(tree: ast.Module, puts: str, joined: str) -> bool:
 def _may_lose_mark(asked: _Asked) -> bool:
     """Whether the one taker may have had the mark: taken elsewhere as well, or in a loop inside of its loop."""
     return len(set(_takes(asked))) > 1 or len(loops_around(asked.tree, asked.line)) > 1
-
-
-def _may_be_mark(tree: ast.Module, put: ast.Call, mark: str) -> bool:
-    """Whether what a line puts may be the mark by another name: an item of `[*rows, None]`, a parameter, a variable."""
-    given = put.args[0] if put.args else None
-    if given is None or isinstance(given, (ast.Constant, ast.Tuple, ast.Dict)):
-        return False
-    if not isinstance(given, ast.Name):
-        return mark in [ast.unparse(item) for item in nodes_of(given) if isinstance(item, (ast.Constant, ast.Name))]
-    scope = scope_of(tree, put.lineno)
-    values = [value for item in own_nodes(scope) for target, value in set_by(item) if given.id in bare_names(target)]
-    values += [item.iter for item in rounds_around(tree, put.lineno, "put") if isinstance(item, ast.For)]
-    if isinstance(scope, Function) and given.id in parameters(scope):
-        calls = [item for item in nodes_of(tree) if isinstance(item, ast.Call) and called_name(item) == scope.name]
-        values += [*scope.args.defaults, *scope.args.kw_defaults, *calls]
-    said = [item for value in values if value is not None for item in nodes_of(value)]
-    return any(isinstance(item, ast.expr) and ast.unparse(item).rpartition(".")[2] == mark.rpartition(".")[2]
-               for item in said)  # fmt: skip
 
 
 def _is_in(asked: _Asked, frame: PythonFrame, line: int) -> bool:

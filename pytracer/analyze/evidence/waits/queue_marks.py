@@ -8,16 +8,20 @@ from collections.abc import Iterator
 import msgspec
 
 from pytracer._text import shortened
+from pytracer.analyze.evidence.syntax.bindings import set_by
 from pytracer.analyze.evidence.syntax.calls import argument_at, called_name, keyword_value
+from pytracer.analyze.evidence.syntax.comprehension_loops import rounds_around
 from pytracer.analyze.evidence.syntax.leaving import Obstacle, obstacles
 from pytracer.analyze.evidence.syntax.loops import loops_around
+from pytracer.analyze.evidence.syntax.names import bare_names
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
-from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, spans, spans_body
+from pytracer.analyze.evidence.syntax.scopes import own_nodes, parameters, scope_of, spans, spans_body
 from pytracer.analyze.naming import LineWords
 
 _LONGEST = 50
 _EQUAL = (ast.Is, ast.Eq, ast.IsNot, ast.NotEq)
 _PUT = ("put", "put_nowait")
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _A_PASS_IN_ANOTHER = 2  # loops
 
 
@@ -91,6 +95,24 @@ def puts_into(tree: ast.Module, names: frozenset[str]) -> list[ast.Call]:
         if _last(ast.unparse(item.func.value)) in names
     ]
     return sorted(found, key=lambda item: item.lineno)
+
+
+def may_be_mark(tree: ast.Module, put: ast.Call, mark: str) -> bool:
+    """Whether what a line puts may be the mark by another name: an item of `[*rows, None]`, a parameter, a variable."""
+    given = put.args[0] if put.args else None
+    if given is None or isinstance(given, (ast.Constant, ast.Tuple, ast.Dict)):
+        return False
+    if not isinstance(given, ast.Name):
+        return mark in [ast.unparse(item) for item in nodes_of(given) if isinstance(item, (ast.Constant, ast.Name))]
+    scope = scope_of(tree, put.lineno)
+    values = [value for item in own_nodes(scope) for target, value in set_by(item) if given.id in bare_names(target)]
+    values += [item.iter for item in rounds_around(tree, put.lineno, "put") if isinstance(item, ast.For)]
+    if isinstance(scope, _FUNCTIONS) and given.id in parameters(scope):
+        calls = [item for item in nodes_of(tree) if isinstance(item, ast.Call) and called_name(item) == scope.name]
+        values += [*scope.args.defaults, *scope.args.kw_defaults, *calls]
+    said = [item for value in values if value is not None for item in nodes_of(value)]
+    return any(isinstance(item, ast.expr) and ast.unparse(item).rpartition(".")[2] == mark.rpartition(".")[2]
+               for item in said)  # fmt: skip
 
 
 def _has_no_limit(call: ast.Call) -> bool:

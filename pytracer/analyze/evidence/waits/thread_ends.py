@@ -1,4 +1,8 @@
-"""What should have ended a thread that a program waits for at its end: the flag of its loop, or cancel() of a Timer."""
+"""What should have ended a thread that a program waits for at its end, by its loop; or cancel() of a Timer.
+
+The loop asks a flag, or an Event (`while not stop.wait(5)`), or takes from a queue until a mark. What sets or puts that
+may stand in a function that nothing calls, or whose only call was left out.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +14,21 @@ from pytracer._text import shortened
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.bindings import set_by
 from pytracer.analyze.evidence.syntax.calls import argument_at, called_name, calls_on
+from pytracer.analyze.evidence.syntax.endless import only_exit
 from pytracer.analyze.evidence.syntax.leaving import obstacles
-from pytracer.analyze.evidence.syntax.loops import loops_around
 from pytracer.analyze.evidence.syntax.names import last_name
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
-from pytracer.analyze.evidence.syntax.scopes import class_around, classes_below, function_named, own_nodes, scope_of
+from pytracer.analyze.evidence.syntax.passing import names_of_object
+from pytracer.analyze.evidence.syntax.scopes import (
+    class_around,
+    classes_below,
+    function_named,
+    own_nodes,
+    scope_of,
+    statement_at,
+)
 from pytracer.analyze.evidence.syntax.unbounded import leaves
+from pytracer.analyze.evidence.waits.queue_marks import Taking, may_be_mark, puts_into, taking
 from pytracer.analyze.evidence.waits.standing_threads import ThreadReason
 from pytracer.analyze.evidence.waits.unread_at_exit import scripts_of
 from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait
@@ -42,10 +55,9 @@ def _flag(view: ProcessView, at: PythonFrame) -> ThreadReason | None:
     """The line that sets what the thread's loop asks, and why the call that leads there was left out."""
     files = program_files(view.process.snapshot, [at])
     tree = files.get(at.file or "")
-    loops = loops_around(tree, at.line, (ast.While,)) if tree is not None and at.line is not None else []
-    loop = loops[-1] if loops else None
-    setter = setter_of(files, loop.test, at) if isinstance(loop, ast.While) else None
-    if setter is None or not isinstance(loop, ast.While) or leaves(loop) or _is_called_otherwise(files, setter):
+    loop = _loop_at(tree, at.line) if tree is not None and at.line is not None else None
+    setter = _ender(files, tree, loop, at) if tree is not None and loop is not None else None
+    if setter is None or loop is None or _is_called_otherwise(files, setter):
         return None
     sets = setter.words(at.file)
     calls = _calls_of(files, setter.function.name)
@@ -73,8 +85,75 @@ def _flag(view: ProcessView, at: PythonFrame) -> ThreadReason | None:
         f"Put `{text}` ({line}) into a `finally` around what comes before it: a `return` or an error there leaves it "
         "out, and the thread goes on. Or start the thread with daemon=True if it may be cut off.",
         (*places, (file, call.lineno)),
-        sure=tree is not None and _asks_soon(tree, at.line or 0),
+        sure=tree is not None and (setter.wakes or _asks_soon(tree, at.line or 0)),
     )
+
+
+def _loop_at(tree: ast.Module, line: int) -> ast.While | ast.For | None:
+    """The innermost loop of a line's function that has it, in its head, too."""
+    loops = (item for item in own_nodes(scope_of(tree, line)) if isinstance(item, (ast.While, ast.For)))
+    return max((item for item in loops if item.lineno <= line <= (item.end_lineno or 0)), default=None,
+               key=lambda item: item.lineno)  # fmt: skip
+
+
+def _ender(
+    files: Mapping[str, ast.Module], tree: ast.Module, loop: ast.While | ast.For, at: PythonFrame
+) -> Setter | None:
+    """What ends such a loop, where one line does."""
+    taken = taking(tree, at.line or 0)
+    if taken is not None:
+        return _putter(tree, taken, at)
+    if not isinstance(loop, ast.While):
+        return None
+    leaving, only = leaves(loop), only_exit(loop)
+    if leaving and only is None:
+        return None
+    event = _event(only.test if only is not None else loop.test, sets=only is not None)
+    if event is not None:
+        return _event_setter(files, event, at)
+    return setter_of(files, loop.test, at) if not leaving else None
+
+
+def _putter(tree: ast.Module, taken: Taking, at: PythonFrame) -> Setter | None:
+    """The only line that puts the mark at which it stops."""
+    name, mark = last_name(taken.queue), (taken.mark or "").rpartition(".")[2]
+    puts = puts_into(tree, names_of_object(tree, name)) if name is not None and mark else []
+    marks = [item for item in puts if item.args and ast.unparse(item.args[0]).rpartition(".")[2] == mark]
+    if any(may_be_mark(tree, item, mark) for item in puts if item not in marks):
+        return None
+    return _setter(at.file or "", tree, marks[0], taken.queue, at) if len(marks) == 1 else None
+
+
+def _event(test: ast.expr, *, sets: bool) -> ast.expr | None:
+    """`stop` of `not stop.is_set()`, on which a loop goes on, and of `stop.wait(5)`, on which it is left (`sets`)."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        test, sets = test.operand, not sets
+    match test:
+        case ast.Call(func=ast.Attribute(value=thing, attr="is_set" | "isSet" | "wait")) if sets:
+            return thing
+    return None
+
+
+def _event_setter(files: Mapping[str, ast.Module], event: ast.expr, at: PythonFrame) -> Setter | None:
+    """The only line of the program that sets an Event of that name."""
+    name = last_name(event)
+    found = [
+        (file, tree, item)
+        for file, tree in files.items()
+        for item in nodes_of(tree)
+        if isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute) and item.func.attr == "set"
+        if last_name(item.func.value) in (names_of_object(tree, name) if name is not None else ())
+    ]
+    return _setter(*found[0], event, at) if len(found) == 1 else None
+
+
+def _setter(file: str, tree: ast.Module, call: ast.Call, thing: ast.expr, at: PythonFrame) -> Setter | None:
+    """None of a line outside of a function, or of the function that waits."""
+    statement, function = statement_at(tree, call.lineno), scope_of(tree, call.lineno)
+    if statement is None or not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        return None
+    waits = file == at.file and function is scope_of(tree, at.line or 0)
+    return Setter(ast.unparse(thing), file, tree, statement, function, wakes=True) if not waits else None
 
 
 def _is_called_otherwise(files: Mapping[str, ast.Module], setter: Setter) -> bool:

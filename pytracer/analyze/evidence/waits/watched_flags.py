@@ -59,6 +59,8 @@ class Setter(msgspec.Struct, frozen=True):
     tree: ast.Module
     node: ast.stmt
     function: Function
+    wakes: bool = False
+    """Whether it ends the wait itself, as of an Event or a queue."""
 
     @property
     def name(self) -> str:

@@ -33,9 +33,9 @@ def train(rows):
 """
 
 
-def at_end(run: Path, source: str) -> Report:
-    """The program had come to its end, and waited for the thread of line 4."""
-    others: dict[int, list[Frame]] = {700: [("Monitor.run", str(s.program_in(run, source)), 4)]}
+def at_end(run: Path, source: str, line: int = 4) -> Report:
+    """The program had come to its end, and waited for the thread at that line."""
+    others: dict[int, list[Frame]] = {700: [("Monitor.run", str(s.program_in(run, source)), line)]}
     box = parent().at(60_000).signal_seen(15, 90, TIMEOUT)
     return ended(run, box.crash(0, code=0, state=EXIT, python=AT_END, native=[(s.LIBC, 0x10)], other_python=others))
 
@@ -129,3 +129,89 @@ def test_command_for_which_a_child_has_no_branch(old: str, new: str, told: bool,
     assert (words in summary(found)) == told
     assert verdict(found) == ("hang", "likely" if told else "possible")
     assert advice(found).startswith("Give worker a branch for 'seed'") == told
+
+
+EVENT = MONITOR.replace("        while not self.stopped:\n            time.sleep(0.2)\n",
+                        "        while not self.stopped.wait(self.interval):\n            report()\n").replace(
+                        "        self.stopped = True\n", "        self.stopped.set()\n")  # fmt: skip
+
+
+def test_event_of_the_loop_is_told_with_what_leaves_its_call_out(run: Path) -> None:
+    """The thread stands in the head of its loop, and set() would have woken it at once."""
+    found = at_end(run, EVENT, 3)
+    assert verdict(found) == ("hang", "likely")
+    assert (
+        "only line 7 (`self.stopped.set()`) in Monitor.stop ends its loop (line 3), which line 15 (`monitor.stop"
+        in (summary(found))
+    )
+
+
+def test_event_by_which_a_loop_is_left_is_told_the_same(run: Path) -> None:
+    looks = "        while True:\n            if self.stopped.is_set():\n                break\n"
+    source = MONITOR.replace("        while not self.stopped:\n", looks).replace("ed = True", "ed.set()")
+    found = at_end(run, source, 6)
+    assert "only line 9 (`self.stopped.set()`) in Monitor.stop ends its loop (line 3)" in summary(found)
+
+
+def test_event_that_another_function_sets_too_is_no_reason(run: Path) -> None:
+    """The look-alike."""
+    found = at_end(run, f"{EVENT}\ndef abort(monitor):\n    monitor.stopped.set()\n", 3)
+    assert "ends its loop" not in summary(found)
+
+
+WRITER = """\
+class Writer:
+    def __init__(self):
+        self.items = queue.Queue()
+        self.thread = threading.Thread(target=self.drain)
+        self.thread.start()
+
+    def drain(self):
+        while True:
+            item = self.items.get()
+            if item is None:
+                break
+            write(item)
+
+    def add(self, item):
+        self.items.put({"item": item})
+
+    def close(self):
+        self.items.put(None)
+        self.thread.join()
+
+def main():
+    writer = Writer()
+    train(writer)
+"""
+
+
+def of_writer(run: Path, source: str) -> Report:
+    script = str(s.program_in(run, source))
+    stack: list[Frame] = [("Condition.wait", f"{LIB}/threading.py", 327), ("Queue.get", f"{LIB}/queue.py", 171)]
+    box = parent().at(60_000).signal_seen(15, 90, TIMEOUT)
+    others = {700: [*stack, ("Writer.drain", script, 9)]}
+    return ended(run, box.crash(0, code=0, state=EXIT, python=AT_END, native=[(s.LIBC, 0x10)], other_python=others))
+
+
+def test_mark_that_only_a_function_puts_which_nobody_calls_is_told(run: Path) -> None:
+    found = of_writer(run, WRITER)
+    assert verdict(found) == ("hang", "likely")
+    assert (
+        "only line 18 (`self.items.put(None)`) in Writer.close ends its loop (line 8), and no line calls close()"
+        in (summary(found))
+    )
+    assert advice(found).startswith("Call close() where the work of the thread is done, best in a `finally`")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("    train(writer)\n", "    train(writer)\n    writer.close()\n"),  # on its way
+        ('self.items.put({"item": item})', "self.items.put(item or None)"),
+        ("    train(writer)\n", "    train(writer, done=writer.close)\n"),
+    ],
+)
+def test_mark_that_may_have_been_put_is_no_reason(old: str, new: str, run: Path) -> None:
+    """The look-alikes."""
+    assert "ends its loop" not in summary(of_writer(run, WRITER.replace(old, new)))
