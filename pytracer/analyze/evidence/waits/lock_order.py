@@ -18,6 +18,7 @@ from pytracer.analyze.evidence.syntax.names import last_name
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_around, classes_below, scope_of, withs_around
 from pytracer.analyze.evidence.waits.finalizers import Finalizer, finalizer_between, is_finalizer
+from pytracer.analyze.evidence.waits.interrupting import Interrupting, handler_between
 from pytracer.analyze.evidence.waits.waits import end_of, main_native
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.parts import python_frame
@@ -98,12 +99,15 @@ class LockHolder(msgspec.Struct, frozen=True):
     within: str | None
     finalizer: Finalizer | None = None
     made: int | None = None
+    handler: Interrupting | None = None
+    """Of a signal, by which it came to take it again."""
 
     @property
     def words(self) -> str:
         """`its thread feed was inside of `with lock` (line 9), at train.py:12 in feed, in Queue.put`."""
         if self.own:
-            by = self.finalizer.words if self.finalizer is not None else ""
+            came = self.finalizer or self.handler
+            by = came.words if came is not None else ""
             return f"the same thread was inside of `with {self.lock}` (line {self.line}) already{by}"
         who = f"its thread {self.thread}" if self.thread else "another thread"
         within = f", in {self.within}" if self.within is not None else ""
@@ -114,6 +118,8 @@ class LockHolder(msgspec.Struct, frozen=True):
         """For one that waits for itself, and for one that does not let go."""
         if self.finalizer is not None:
             return self.finalizer.advice(self.lock, self.made)
+        if self.handler is not None:
+            return self.handler.advice(self.lock)
         if self.own:
             return (
                 f"A Lock is not reentrant: leave the `with` of line {self.line} before `{self.lock}` is taken again, "
@@ -152,14 +158,14 @@ def lock_holder(view: ProcessView) -> LockHolder | None:
 
 def _held_itself(view: ProcessView, holder: LockHolder, frames: Sequence[SnapshotFrame]) -> LockHolder | None:
     """With the `__del__` that took the lock again; None where `self` is another object there: another lock."""
-    place = next((n for n, item in enumerate(frames[:_MOST_FRAMES]) if holder.lock in holds(view, [item])), 0)
+    place = next((n for n, item in enumerate(frames) if holder.lock in holds(view, [item])), 0)
     if not _is_one_lock(view, holder.lock, frames[0], frames[place]):
         return None
     if _is_of_dying(view, holder.lock, frames[:place]):
         return None
     found = finalizer_between(view, frames, main_native(view), place)
     if found is None:
-        return holder
+        return msgspec.structs.replace(holder, handler=handler_between(view, frames, place))
     return msgspec.structs.replace(holder, finalizer=found, made=_made(view, holder.lock, frames[0]))
 
 
@@ -243,7 +249,8 @@ def _of_thread(view: ProcessView, frames: Sequence[SnapshotFrame], name: str | N
 def holds(view: ProcessView, frames: Sequence[SnapshotFrame]) -> dict[str, int]:
     """What the `with` statements around the lines of a stack have entered, by its source: name and line."""
     held: dict[str, int] = {}
-    for frame in frames[:_MOST_FRAMES]:
+    lines = {(item.file, item.line): item for item in frames}  # a handler may be in itself many times
+    for frame in [*lines.values()][:_MOST_FRAMES]:
         tree = syntax_tree(view.process.snapshot, python_frame(frame)) if not is_library_file(frame.file) else None
         if tree is not None and frame.line is not None:
             held.update(_held_around(tree, frame.line))
