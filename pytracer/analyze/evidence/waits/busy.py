@@ -26,7 +26,7 @@ _BLOCKING = Pattern(  # glibc
     r"|connect|write|send|sendto|sendmsg|wait4|waitpid|waitid|futex\w*|pthread_cond_\w*wait\w*|sem_\w*wait\w*"
     r"|new_sem_wait\w*|lll_lock_wait\w*|pthread_\w*join\w*|sigwait\w*|pause)(?:\.constprop\.\d+|_nocancel)?"
 )
-_OF_STREAMS = ("read",)  # which waits for nobody where it reads a file
+_OF_STREAMS = ("read", "open")  # which wait for nobody where it is a file
 _OF_FILES = Pattern(r"exists|is_file|isfile|is_dir|isdir|listdir|scandir|iterdir|glob")
 
 
@@ -63,6 +63,12 @@ class Busy(msgspec.Struct, frozen=True):
         if self.device:
             at = place_words(self.at)
             return f"Raise the time limit if the program needs longer; it waited for the CUDA device at {at} then."
+        if self.call == "open":
+            return (
+                f"If it should have been done by then, see what line {self.at.line} opens: a named pipe waits for its "
+                "other end, a file on a network disk for its server; a file of this machine for nobody, and a loop "
+                "around it may go round for ever. Else raise the time limit."
+            )
         if self.call in _OF_STREAMS:
             return (
                 f"If it should have been done by then, see what line {self.at.line} reads: a pipe or a device waits "
@@ -101,9 +107,10 @@ def busy_at(view: ProcessView) -> Busy | None:
     if frame is None or frame.line is None or end is None or was_asleep(view):
         return None
     wait = wait_of(view)
-    if wait is not None:
+    if wait is not None and wait.kind != "open":
         return Busy(frame, None, None, device=True) if wait.kind in ("device", "driver") else None
     is_main, loop, call = end.tid == view.process.snapshot.pid, _loop(view, frame, frame.line), blocking_call(view)
+    call = "open" if wait is not None else call
     if call is not None and loop is None:
         return Busy(frame, None, None, call=call)
     return Busy(frame, own_function(view) if is_main else None, loop)

@@ -24,7 +24,8 @@ from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.outcomes import ValueOf
 from pytracer.analyze.evidence.syntax.removals import removal_of
 from pytracer.analyze.evidence.syntax.same_successors import same_again
-from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of
+from pytracer.analyze.evidence.syntax.same_tests import same_test
+from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, spans_body
 from pytracer.analyze.evidence.syntax.standing_steps import may_stand, standing_steps
 from pytracer.analyze.evidence.syntax.unbounded import (
     EndlessLoop,
@@ -135,7 +136,7 @@ def stood_loop(view: ProcessView) -> StoodLoop | None:
     if until is None or not stack or _WAITS.search(stack[0].file or ""):
         return None
     asleep = was_asleep(view)
-    if not asleep and not view.raised and wait_of(view) is not None:
+    if not asleep and not view.raised and _waits(view):
         return None
     asleep = asleep or (not view.raised and _is_blocked(view))
     frames = _of_program(stack)
@@ -161,12 +162,30 @@ def stood_loop(view: ProcessView) -> StoodLoop | None:
     for shown in kept:
         if shown is not None and shown.reason.idle:
             return StoodLoop(shown.frame, frames[0], pause, shown.loop.lineno, head_of(shown.loop), shown.reason)
+    tried = _between_tries(view, frames[0]) if was_asleep(view) else None
+    if tried is not None:
+        return StoodLoop(frames[0], frames[0], pause, tried[0].lineno, head_of(tried[0]), tried[1])
     if pause is None:
         return None
     found = _search(view, frames, pause, asleep=asleep)
     if found is not None or asleep:
         return found
     return StoodLoop(frames[0], frames[0], pause, None, None, None) if pause.stood else None
+
+
+def _waits(view: ProcessView) -> bool:
+    """A process that opens a file may open one of many."""
+    wait = wait_of(view)
+    return wait is not None and wait.kind != "open"
+
+
+def _between_tries(view: ProcessView, frame: PythonFrame) -> tuple[EndlessLoop, Reason] | None:
+    """Tries without a limit, where it slept in the `except` before the next one, whatever it had made in a try."""
+    for loop in _loops(view, frame):
+        handler = catches_all_tries(loop, frame.line or 0)
+        if handler is not None and spans_body(handler.body, frame.line or 0):
+            return loop, msgspec.structs.replace(_of_tries(view, loop, handler), idle=True)
+    return None
 
 
 def _counted_up(view: ProcessView, stack: Sequence[PythonFrame]) -> tuple[PythonFrame, ast.For, Reason] | None:
@@ -190,7 +209,10 @@ def _standing(
     for frame in frames:
         tree, value_of = syntax_tree(view.process.snapshot, frame), _values(view, stack, frame)
         for loop in _loops(view, frame):
-            reason = standing_steps(scope_of(tree, frame.line or 0), loop, value_of) if tree is not None else None
+            scope = scope_of(tree, frame.line or 0) if tree is not None else None
+            reason = (
+                standing_steps(scope, loop, value_of) or same_test(scope, loop, value_of) if scope is not None else None
+            )
             if reason is not None and _may_raise(view, frame, loop):
                 reason = msgspec.structs.replace(reason, sure=False, spins=False)
             if reason is not None:
