@@ -17,6 +17,7 @@ from pytracer.analyze.evidence.ends.signal_senders import (
     slurm_time_limit,
 )
 from pytracer.analyze.evidence.syntax.unbounded import Reason
+from pytracer.analyze.evidence.waits.asked_names import MissingName, missing_name
 from pytracer.analyze.evidence.waits.busy import Busy, Polled, blocking_call, busy_at, polled_by, polled_test
 from pytracer.analyze.evidence.waits.polled_paths import OwnPath, own_path
 from pytracer.analyze.evidence.waits.quiet import pause_of
@@ -63,15 +64,21 @@ def polled_place(job: JobView, view: ProcessView) -> tuple[object, ...] | None:
     return (view.process.role, frame, polled.line, fatal_signal(view)) if polled is not None else None
 
 
-def why_polled(job: JobView, view: ProcessView) -> OwnPath | WatchedFlag | None:
-    """Of a loop that asks for a flag which nobody sets there; of several ranks, why each looked at another path."""
+def why_polled(job: JobView, view: ProcessView) -> OwnPath | WatchedFlag | MissingName | None:
+    """Of a loop that asks for a flag which nobody sets there, or for a file that nobody writes under that name.
+
+    Of several ranks, why each looked at another path.
+    """
     polled, frame = polled_at(job, view), waiting_frame(view)
     asked = polled_test(view, polled) if polled is not None else None
     flag = watched_flag(view, asked, frame) if asked is not None and frame is not None else None
     if flag is not None:
         return flag
-    test = polled_test(view, polled) if polled is not None and _polls_with_others(job, view) else None
     frames = program_stack(view)
+    missing = missing_name(view.process.snapshot, frames, asked) if asked is not None else None
+    if missing is not None:
+        return missing
+    test = asked if _polls_with_others(job, view) else None
     return own_path(view.process.snapshot, frames, test) if test is not None else None
 
 
@@ -82,7 +89,9 @@ def own_path_alone(view: ProcessView) -> OwnPath | None:
     return own_path(view.process.snapshot, program_stack(view), test) if test is not None else None
 
 
-def polled_words(job: JobView, view: ProcessView, polled: Polled, own: OwnPath | WatchedFlag | None) -> str:
+def polled_words(
+    job: JobView, view: ProcessView, polled: Polled, own: OwnPath | WatchedFlag | MissingName | None
+) -> str:
     """`slept at train.py:9 in wait, in the loop `while not path.exists()` (line 8). At a time limit, SIGTERM ended it`.
 
     With why that loop did not end, where that is known.

@@ -12,7 +12,7 @@ from itertools import takewhile
 
 from pytracer._library_files import is_library_file
 from pytracer._patterns import Pattern
-from pytracer._text import shortened
+from pytracer._text import shortened, uncapital
 from pytracer.analyze.evidence.native.native_stack import image_name
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on, keyword_value
 from pytracer.analyze.evidence.syntax.names import last_name
@@ -127,11 +127,33 @@ def unflushed(view: ProcessView, wait: ProcessWait) -> tuple[int, str, str] | No
     return last.lineno, shortened(ast.unparse(last), _LONGEST), name
 
 
+def _unread_errors(view: ProcessView, wait: ProcessWait) -> int | None:
+    """The line that makes a child's stderr a pipe of its own, which nothing reads while its stdout is read."""
+    at = wait.at
+    tree = syntax_tree(view.process.snapshot, at) if at is not None else None
+    if tree is None or at is None or at.line is None or asked_child(tree, at.line) is None:
+        return None
+    made = [item for item in nodes_of(tree) if isinstance(item, ast.Call) and called_name(item) == "Popen"]
+    errors = keyword_value(made[0], "stderr") if len(made) == 1 else None
+    if errors is None or ast.unparse(errors).rpartition(".")[2] != "PIPE":
+        return None
+    later = {id(item) for item in own_nodes(scope_of(tree, at.line)) if getattr(item, "lineno", 0) > at.line}
+    read = [item for item in nodes_of(tree) if isinstance(item, ast.Attribute) and item.attr == "stderr"
+            and last_name(item.value) != "sys"]  # fmt: skip
+    return made[0].lineno if all(id(item) in later for item in read) else None
+
+
 def answer_words(view: ProcessView, wait: ProcessWait) -> str:
     """Why no answer comes, as far as the source shows."""
     found = unflushed(view, wait)
     if found is None:
-        return ""
+        errors = _unread_errors(view, wait)
+        if errors is None:
+            return ""
+        return (
+            f"; line {errors} makes the child's stderr a pipe, too, which nothing reads meanwhile: a child that has "
+            "written 64 KiB there waits in its next write"
+        )
     line, text, name = found
     held = f"what line {line} (`{text}`) writes to the child is still in the buffer of `{name}.stdin`"
     return f"; {held}: nothing flushes it"
@@ -141,7 +163,14 @@ def answer_advice(view: ProcessView, wait: ProcessWait) -> str:
     """Of a child that is asked by its input."""
     found = unflushed(view, wait)
     if found is None:
-        return CHILD_PRINTS
+        errors = _unread_errors(view, wait)
+        if errors is None:
+            return CHILD_PRINTS
+        return (
+            f"If the child writes much to stderr (warnings, a progress bar), let line {errors} pass "
+            "stderr=subprocess.STDOUT, subprocess.DEVNULL or a file, or read both by communicate() or a thread. If it "
+            f"writes little there: {uncapital(CHILD_PRINTS)}"
+        )
     line, _, name = found
     return (
         f"Call `{name}.stdin.flush()` behind line {line} (or Popen(..., text=True, bufsize=1), which flushes each "

@@ -54,10 +54,11 @@ from pytracer.analyze.evidence.waits.untold_ends import error_advice, telling_ad
 from pytracer.analyze.evidence.waits.wait_advice import ADVICE, read_later, wait_advice
 from pytracer.analyze.evidence.waits.wait_chain import (
     meanwhile_words,
+    polled_advice,
     work_words,
 )
 from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait, WaitKind
-from pytracer.analyze.evidence.waits.waited_object import ahead_advice, waited_object
+from pytracer.analyze.evidence.waits.waited_object import ahead_advice, left_out_put, waited_object
 from pytracer.analyze.evidence.waits.waits import gil_of
 from pytracer.analyze.naming import names_words, place_words
 from pytracer.analyze.tensors.source_lines import syntax_tree
@@ -184,15 +185,20 @@ def unread_words(view: ProcessView, found: Stood) -> str:
     return f", which cannot end before {what}{takes}"
 
 
-def _gone_words(found: Stood) -> str:
+def _gone_words(view: ProcessView, found: Stood) -> str:
     gone, does = found.gone, "send" if found.wait.kind == "message" else "fill it"
     names = names_words(gone)
     codes = sorted({item.process.exit_code or 0 for item in gone})
-    return f"; {names} had ended with status {' and '.join(map(str, codes))}, and no other child could {does}"
+    left = left_out_put(view, found.wait)
+    why = f"; {left.words}" if left is not None else ""
+    return f"; {names} had ended with status {' and '.join(map(str, codes))}, and no other child could {does}{why}"
 
 
 def _not_put(view: ProcessView, wait: ProcessWait) -> str:
     """Of children that ended well; of tasks only where the file of the line has some, or is not known."""
+    left = left_out_put(view, wait)
+    if left is not None:
+        return f"{left.advice}{_LOOKS}"
     tree = syntax_tree(view.process.snapshot, wait.at)
     calls = (
         {called_name(item) for item in nodes_of(tree) if isinstance(item, ast.Call)} if tree is not None else {*_TASKS}
@@ -261,7 +267,7 @@ def why_words(view: ProcessView, found: Stood) -> str:
     if found.unasked is not None and found.unasked.words is not None and found.thread is None:
         return f"; {found.unasked.words}"
     if found.gone and found.thread is None:
-        return _gone_words(found)
+        return _gone_words(view, found)
     if found.thread is not None and found.unmade is not None:
         return f"; {found.unmade.ended(found.thread)}"
     if found.thread is not None:
@@ -352,6 +358,9 @@ def _own_advice(view: ProcessView, found: Stood) -> str:
             slow = _slow(found)
             if slow is not None:
                 return slow.advice
+            polled = polled_advice(found.working)
+            if polled is not None:
+                return f"{polled} If it was only slow to come, raise the time limit."
             ahead = ahead_advice(view, found.wait, found.working)
             return f"{_WORKING} {ahead or wait_advice(view, found.wait)}"
         if found.unread:

@@ -8,9 +8,11 @@ import msgspec
 
 from pytracer._library_files import is_library_file
 from pytracer._patterns import Pattern
-from pytracer._text import shortened
+from pytracer._text import shortened, uncapital
 from pytracer.analyze.deaths.ending import asked_to_end
 from pytracer.analyze.evidence.cuda.device_waits import DeviceWait, device_wait
+from pytracer.analyze.evidence.waits.asked_names import MissingName, missing_name
+from pytracer.analyze.evidence.waits.busy import polled_by, polled_test
 from pytracer.analyze.evidence.waits.ended_fillers import beside_words, ended_filler
 from pytracer.analyze.evidence.waits.ended_threads import lost_results
 from pytracer.analyze.evidence.waits.forked_pool import is_at_work
@@ -23,6 +25,7 @@ from pytracer.analyze.evidence.waits.waits import (
     end_of,
     main_stack,
     other_threads,
+    program_stack,
     wait_of,
     waiting_frame,
     was_asleep,
@@ -198,12 +201,42 @@ def work_words(children: Sequence[ProcessView]) -> str:
     shown = [item for item in children if item.python_frame is not None and not is_library_file(item.python_frame.file)]
     if not shown:
         return ""
+    asked = _asked_name(shown)
+    why = f"; {uncapital(asked.sentence)}" if asked is not None else ""
+    places = {item.python_frame for item in shown}
+    at = shown[0].python_frame
+    if at is not None and len(shown) > 1 and len(places) == 1 and all(polled_by(item) is not None for item in shown):
+        names = name_words(shown[:_CHILDREN]) + (" and others" if len(shown) > _CHILDREN else "")
+        return f"its children, {names}, were at {place_words(at)}{_polled_words(shown[0])}{why}"
     words = [
-        f"its child, {name_words([item])}, was at {place_words(item.python_frame)}"
+        f"its child, {name_words([item])}, was at {place_words(item.python_frame)}{_polled_words(item)}"
         for item in shown[:_CHILDREN]
         if item.python_frame is not None
     ]
-    return " and ".join(words)
+    return " and ".join(words) + why
+
+
+def polled_advice(children: Sequence[ProcessView]) -> str | None:
+    """Of children that all sleep in one loop and look again: who should end it."""
+    polled = {item for child in children if (item := polled_by(child)) is not None}
+    if len(polled) != 1 or any(polled_by(child) is None for child in children):
+        return None
+    asked = _asked_name(children)
+    return asked.advice if asked is not None else next(iter(polled)).advice
+
+
+def _asked_name(children: Sequence[ProcessView]) -> MissingName | None:
+    """The file that the first one looks for."""
+    child = children[0] if children else None
+    polled = polled_by(child) if child is not None else None
+    test = polled_test(child, polled) if child is not None and polled is not None else None
+    return missing_name(child.process.snapshot, program_stack(child), test) if child is not None and test else None
+
+
+def _polled_words(view: ProcessView) -> str:
+    """The loop in which it sleeps and looks again."""
+    polled = polled_by(view)
+    return f", {polled.words}" if polled is not None else ""
 
 
 def wait_chain(job: JobView, view: ProcessView) -> Iterator[tuple[ProcessView, ProcessWait]]:

@@ -159,6 +159,37 @@ def waited_object(view: ProcessView, wait: ProcessWait) -> WaitedObject | None:
     return object_at(view, wait.at, called) if wait.at is not None else None
 
 
+class LeftOutPut(msgspec.Struct, frozen=True):
+    """The only line that fills a queue, and the branch before it that goes on, or leaves, without it."""
+
+    only: Provider
+    before: Obstacle
+
+    @property
+    def words(self) -> str:
+        """For the headline."""
+        return f"in this file only `{self.only.call}` at {self.only.place} fills it, and that is {self.before.words}"
+
+    @property
+    def advice(self) -> str:
+        """One item for each that is waited for."""
+        return (
+            f"Where `{self.before.text}` (line {self.before.line}) leaves, put something as well, such as None, which "
+            f"the taker of line {self.only.line}'s items drops; or take no more items than were put: let the children "
+            "put a mark when they end"
+        )
+
+
+def left_out_put(view: ProcessView, wait: ProcessWait) -> LeftOutPut | None:
+    """Of a queue that a function fills on one way only; a test for the end of its own items is no reason."""
+    thing = waited_object(view, wait) if wait.kind == "queue" else None
+    if thing is None or len(thing.providers) != 1:
+        return None
+    only = thing.providers[0]
+    before = [item for item in only.obstacles if item.asks_for is None]
+    return LeftOutPut(only, before[0]) if before else None
+
+
 def object_at(view: ProcessView, at: PythonFrame, called: str | None) -> WaitedObject | None:
     """What a line of any thread waits for. `called`: the function of the library; None of a line that takes a lock."""
     if at.line is None or is_library_file(at.file):

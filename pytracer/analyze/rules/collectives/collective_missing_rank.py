@@ -40,6 +40,7 @@ from pytracer.analyze.collectives.description import place_of, span_words
 from pytracer.analyze.collectives.differing_values import differing_values
 from pytracer.analyze.collectives.exchanges import exchange_with_any
 from pytracer.analyze.collectives.extra_calls import ExtraCall
+from pytracer.analyze.collectives.files_behind import why_alone
 from pytracer.analyze.collectives.gone_on import GoneOn, gone_on
 from pytracer.analyze.collectives.groups_alone import group_alone
 from pytracer.analyze.collectives.library_calls import library_call
@@ -52,7 +53,6 @@ from pytracer.analyze.collectives.time_limits import TimeLimit, time_limit
 from pytracer.analyze.collectives.unreceived_sends import UnreceivedSend, lost_message
 from pytracer.analyze.collectives.work_loops import endless_loop, work_loop
 from pytracer.analyze.deaths.attribution import symptom_evidence, views_of
-from pytracer.analyze.evidence.ends.ended_while import own_path_alone
 from pytracer.analyze.evidence.exceptions.handled import handled_at_end
 from pytracer.analyze.evidence.exceptions.loaders import loading_words, slow_worker
 from pytracer.analyze.evidence.waits.busy import Polled, polled_by
@@ -187,7 +187,9 @@ def _last_place(job: JobView, item: Absence, ranks: str) -> str:
     waits = blocked(job, view)
     polled = polled_by(view)
     works = work_loop(view) if polled is None else None
-    loop = _polled_words(view, polled) if polled is not None else f", in {works.words}" if works is not None else ""
+    loop = (
+        _polled_words(job, item, polled) if polled is not None else f", in {works.words}" if works is not None else ""
+    )
     common, running = _at_work(job, item) if works is None else (None, None)
     doing = "slept" if was_asleep(view) and works is None else f"was {running}" if running is not None else "was"
     called = f", {common.words}" if common is not None else ""
@@ -198,8 +200,8 @@ def _last_place(job: JobView, item: Absence, ranks: str) -> str:
     return f"; {at_its_end(view)}, {ranks} {did}"
 
 
-def _polled_words(view: ProcessView, polled: Polled) -> str:
-    own = own_path_alone(view)
+def _polled_words(job: JobView, item: Absence, polled: Polled) -> str:
+    own = why_alone(job, item)
     return f", {polled.words}{f'; {own.alone}' if own is not None else ''}"
 
 
@@ -269,7 +271,7 @@ def _late_advice(job: JobView, item: Absence, frame: PythonFrame, ranks: str) ->
     """With the branch on the rank that it was below, and with the time-out that the others had."""
     polled = polled_by(item.views[0])
     if polled is not None:
-        own = own_path_alone(item.views[0])
+        own = why_alone(job, item)
         return f"{capital(ranks)} waited there by itself. {(own or polled).advice}"
     view = item.views[0]
     below, works = branch_at_end(view), work_loop(view)

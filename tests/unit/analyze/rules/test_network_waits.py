@@ -96,3 +96,37 @@ def test_question_that_was_flushed_leaves_the_child_to_look_at(old: str, new: st
     assert verdict(found) == ("hang", "possible")
     assert "waited for what a child prints" in summary(found) and "buffer of `self" not in summary(found)
     assert advice(found).startswith("See whether the child prints at all, and flushes")
+
+
+CLIP = """\
+def frames(clip):
+    process = subprocess.Popen(["decode", clip], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    for line in process.stdout:
+        yield line
+    if process.wait():
+        raise OSError(process.stderr.read())
+"""
+
+
+def test_errors_of_a_child_that_nothing_reads_meanwhile_are_told(run: Path) -> None:
+    found = waits(run, CLIP, 3, [], [("read", "libc.so.6"), ("_io_FileIO_readinto", s.PYTHON)])
+    assert verdict(found) == ("hang", "possible")
+    assert "line 2 makes the child's stderr a pipe, too, which nothing reads meanwhile" in summary(found)
+    assert advice(found).startswith("If the child writes much to stderr (warnings, a progress bar), let line 2 pass")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (", stderr=subprocess.PIPE", ""),
+        ("    for line", "    start(read, process.stderr)\n    for line"),
+        ("stderr=subprocess.PIPE", "stderr=subprocess.STDOUT"),
+    ],
+)
+def test_errors_of_a_child_that_go_elsewhere_are_no_reason(old: str, new: str, run: Path) -> None:
+    """The look-alikes."""
+    source = CLIP.replace(old, new)
+    line = source.splitlines().index("    for line in process.stdout:") + 1
+    found = waits(run, source, line, [], [("read", "libc.so.6"), ("_io_FileIO_readinto", s.PYTHON)])
+    assert "stderr a pipe" not in summary(found)
+    assert advice(found).startswith("See whether the child prints at all")
