@@ -22,6 +22,7 @@ from pytracer.analyze.evidence.waits.busy import Busy, Polled, blocking_call, bu
 from pytracer.analyze.evidence.waits.polled_paths import OwnPath, own_path
 from pytracer.analyze.evidence.waits.quiet import pause_of
 from pytracer.analyze.evidence.waits.stood_loop import StoodLoop, loop_reason, stood_loop
+from pytracer.analyze.evidence.waits.uncalled_back import UncalledBack, uncalled_back
 from pytracer.analyze.evidence.waits.waits import end_of, program_stack, waiting_frame
 from pytracer.analyze.evidence.waits.watched_flags import WatchedFlag, watched_flag
 from pytracer.analyze.kin import children_of
@@ -64,8 +65,8 @@ def polled_place(job: JobView, view: ProcessView) -> tuple[object, ...] | None:
     return (view.process.role, frame, polled.line, fatal_signal(view)) if polled is not None else None
 
 
-def why_polled(job: JobView, view: ProcessView) -> OwnPath | WatchedFlag | MissingName | None:
-    """Of a loop that asks for a flag which nobody sets there, or for a file that nobody writes under that name.
+def why_polled(job: JobView, view: ProcessView) -> OwnPath | WatchedFlag | MissingName | UncalledBack | None:
+    """Of a loop that asks for a flag, or for results, that nobody sets, or for a file that nobody writes.
 
     Of several ranks, why each looked at another path.
     """
@@ -74,6 +75,9 @@ def why_polled(job: JobView, view: ProcessView) -> OwnPath | WatchedFlag | Missi
     flag = watched_flag(view, asked, frame) if asked is not None and frame is not None else None
     if flag is not None:
         return flag
+    back = uncalled_back(job, view, asked, frame) if asked is not None and frame is not None else None
+    if back is not None:
+        return back
     frames = program_stack(view)
     missing = missing_name(view.process.snapshot, frames, asked) if asked is not None else None
     if missing is not None:
@@ -90,7 +94,7 @@ def own_path_alone(view: ProcessView) -> OwnPath | None:
 
 
 def polled_words(
-    job: JobView, view: ProcessView, polled: Polled, own: OwnPath | WatchedFlag | MissingName | None
+    job: JobView, view: ProcessView, polled: Polled, own: OwnPath | WatchedFlag | MissingName | UncalledBack | None
 ) -> str:
     """`slept at train.py:9 in wait, in the loop `while not path.exists()` (line 8). At a time limit, SIGTERM ended it`.
 

@@ -55,7 +55,7 @@ def reason_of(scope: Scope, loop: EndlessLoop, line: int) -> Reason | None:
     drawn = [item for item in changes if item.drawn]
     if drawn and len(drawn) == len(changes):
         return _drawn(loop, test, words, drawn)
-    skipped = _skipped(loop, changes, line)
+    skipped = _skipped(loop, changes, line) or _skipped_inside(loop, changes)
     if skipped is not None:
         return skipped
     return (
@@ -64,6 +64,7 @@ def reason_of(scope: Scope, loop: EndlessLoop, line: int) -> Reason | None:
         or _of_work(loop, test)
         or _limited(loop, test, changes)
         or _of_equality(test, changes)
+        or _of_result(test, changes)
     )
 
 
@@ -164,6 +165,14 @@ def _drawn(loop: EndlessLoop, test: ast.expr, words: str, drawn: Sequence[_Chang
             f"{one.node.lineno} can draw with `{count}`. Draw them without repetition instead (random.sample(), "
             "torch.randperm()).",
         )
+    last = _last_of(test, one)
+    if last is not None:
+        return Reason(
+            f"line {one.node.lineno} adds what it draws at random, `{shortened(one.text, LONGEST)}`, until {words}, "
+            f"and nothing limits how much `{one.name}` gets",
+            f"Bound it: `while {short_text(test)} and len({one.name}) < max_length`. If `{last}` should come sooner, "
+            f"print how probable it is in line {one.node.lineno}.",
+        )
     held = _container(test)
     compare = f": compare `len(set({held}))` with the number of values that can be drawn" if held is not None else ""
     draws = (
@@ -184,6 +193,15 @@ def _counted(test: ast.expr, change: _Change) -> str | None:
     is_len = isinstance(left, ast.Call) and called_name(left) == "len" and change.name in names_read(left)
     added = isinstance(change.value, ast.Call) and called_name(change.value) == "add"
     return short_text(test.comparators[0]) if isinstance(test, ast.Compare) and is_len and added else None
+
+
+def _last_of(test: ast.expr, change: _Change) -> str | None:
+    """`EOS` of `while tokens[-1] != EOS: tokens.append(draw())`."""
+    added = isinstance(change.value, ast.Call) and called_name(change.value) == "append"
+    if not added or not isinstance(test, ast.Compare) or len(test.ops) != 1 or not isinstance(test.ops[0], ast.NotEq):
+        return None
+    is_last = isinstance(test.left, ast.Subscript) and ast.unparse(test.left) == f"{change.name}[-1]"
+    return short_text(test.comparators[0]) if is_last else None
 
 
 def _container(test: ast.expr) -> str | None:
@@ -234,6 +252,21 @@ def _skipped(loop: EndlessLoop, changes: Sequence[_Change], line: int) -> Reason
     return None
 
 
+def _skipped_inside(loop: EndlessLoop, changes: Sequence[_Change]) -> Reason | None:
+    """A `continue` of a loop inside, over batches or rows, before all that counts there."""
+    inner = [item for item in body_of(loop) if isinstance(item, (ast.For, ast.AsyncFor))]
+    counts = [item.node for item in changes]
+    found = [item for item in inner if all(node in item.body for node in counts)]
+    if not found or not all(isinstance(node, ast.AugAssign) for node in counts):
+        return None
+    first = min(node.lineno for node in counts)
+    for item in found[0].body:
+        if isinstance(item, ast.If) and item.lineno < first and isinstance(item.body[-1], ast.Continue):
+            reason = _left_out(item, item.body[-1].lineno, min(changes, key=lambda one: one.node.lineno))
+            return msgspec.structs.replace(reason, of_pause=True)
+    return None
+
+
 def _left_out(test: ast.If, at: int, change: _Change) -> Reason:
     """A counter must be moved on; of anything else, something has to be found that passes."""
     held, first, text = short_text(test.test), change.node.lineno, shortened(change.text, LONGEST)
@@ -261,6 +294,23 @@ def _of_equality(test: ast.expr, changes: Sequence[_Change]) -> Reason | None:
         f"it ends only when `{left}` equals `{right}`, and nothing else limits the number of passes{change}",
         f"Print `{left}` in each pass, and bound the passes: a value that only comes near `{right}`, or goes round, "
         "never equals it.",
+    )
+
+
+def _of_result(test: ast.expr, changes: Sequence[_Change]) -> Reason | None:
+    """`while not done`, where a call gives `done`: an episode that may never be over."""
+    asked = test.operand if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not) else test
+    if not isinstance(asked, (ast.Name, ast.Attribute)) or len(changes) != 1:
+        return None
+    change = changes[0]
+    if not isinstance(change.node, ast.Assign) or not isinstance(change.value, ast.Call) or change.within is not None:
+        return None
+    gives = "true" if asked is not test else "false"
+    return Reason(
+        f"it ends only when line {change.node.lineno} (`{shortened(change.text, LONGEST)}`) gives a `{change.name}` "
+        f"that is {gives}, and nothing limits the number of passes",
+        f"Print `{change.name}` and what decides it in each pass: it may never become {gives} there. Bound the passes "
+        f"(`for _ in range(max_steps):` with `break` on `{change.name}`).",
     )
 
 

@@ -10,9 +10,11 @@ from pytracer.analyze.evidence.syntax.bindings import set_by
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.changes import PURE, is_among, is_own, names_read, touched
 from pytracer.analyze.evidence.syntax.endless import only_exit
+from pytracer.analyze.evidence.syntax.nan_tests import nan_test
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.outcomes import ValueOf, number
 from pytracer.analyze.evidence.syntax.scopes import Scope
+from pytracer.analyze.evidence.syntax.standing_steps import standing_steps
 from pytracer.analyze.evidence.syntax.unbounded import (
     LONGEST,
     EndlessLoop,
@@ -28,17 +30,20 @@ _EMPTY = ("list", "dict", "set", "deque")
 _SHRINKS = (ast.Mult, ast.Div)
 
 
-def same_test(scope: Scope, loop: EndlessLoop, value_of: ValueOf) -> Reason | None:
+def unmoved(scope: Scope, loop: EndlessLoop, value_of: ValueOf) -> Reason | None:
     """Why no pass of the loop changes what decides whether it goes on; None where one may.
+
+    By the numbers that its steps leave as they are, by one that is nan, or by what nothing changes.
 
     Args:
         scope: The function.
         loop: The loop, wherever in it the function was.
         value_of: The recorded value of a variable of the function.
     """
+    found = standing_steps(scope, loop, value_of) or nan_test(loop, value_of)
     test = _test(loop)
-    if test is None or yields(body_of(loop)):
-        return None
+    if found is not None or test is None or yields(body_of(loop)):
+        return found
     return _never_filled(scope, loop, test, value_of) or _spent(scope, loop, test, value_of)
 
 

@@ -35,6 +35,8 @@ class Reason(msgspec.Struct, frozen=True):
     """Whether the recording shows that its passes came and changed nothing: it computed for ever."""
     tries: bool = False
     """Whether it tries something until that works."""
+    of_pause: bool = False
+    """Whether it holds only where nothing was done any more: work that goes on looks the same in the source."""
 
 
 def head_of(loop: EndlessLoop) -> str:

@@ -24,9 +24,9 @@ from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.outcomes import ValueOf
 from pytracer.analyze.evidence.syntax.removals import removal_of
 from pytracer.analyze.evidence.syntax.same_successors import same_again
-from pytracer.analyze.evidence.syntax.same_tests import same_test
+from pytracer.analyze.evidence.syntax.same_tests import unmoved
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, spans_body
-from pytracer.analyze.evidence.syntax.standing_steps import may_stand, standing_steps
+from pytracer.analyze.evidence.syntax.standing_steps import may_stand
 from pytracer.analyze.evidence.syntax.unbounded import (
     EndlessLoop,
     Reason,
@@ -210,9 +210,7 @@ def _standing(
         tree, value_of = syntax_tree(view.process.snapshot, frame), _values(view, stack, frame)
         for loop in _loops(view, frame):
             scope = scope_of(tree, frame.line or 0) if tree is not None else None
-            reason = (
-                standing_steps(scope, loop, value_of) or same_test(scope, loop, value_of) if scope is not None else None
-            )
+            reason = unmoved(scope, loop, value_of) if scope is not None else None
             if reason is not None and _may_raise(view, frame, loop):
                 reason = msgspec.structs.replace(reason, sure=False, spins=False)
             if reason is not None:
@@ -304,7 +302,8 @@ def loop_reason(view: ProcessView) -> tuple[Reason, str] | None:
     if found is None:
         return None
     frame, loop, reason = found
-    if reason is None:
+    end = end_of(view)
+    if reason is None or (reason.of_pause and (end is None or pause_of(view, end.mono_ns) is None)):
         return None
     called = f", called in the loop of line {loop.lineno} (`{head_of(loop)}`) at {place_words(frame)}"
     return reason, called if frame != frames[0] else ""

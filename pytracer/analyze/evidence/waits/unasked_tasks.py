@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
+from pytracer.analyze.evidence.syntax.bindings import lines_that_bind, set_by
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.imports import imported_as
 from pytracer.analyze.evidence.syntax.names import variable
@@ -76,14 +76,14 @@ def unasked_tasks(view: ProcessView, wait: ProcessWait) -> UnaskedTasks | None:
     branches = [item for item in own_nodes(scope) if isinstance(item, ast.If) and not spans(item, wait.at.line)]
     found = [
         UnaskedTasks(call.lineno, called_name(call) or "", pool, wait.at.line, _refused(tree, scope, call))
-        for call, pool in _calls(tree, scope)
-        if call.lineno < wait.at.line and _is_unasked(scope, call, wait.at.line)
+        for call, pool in given_tasks(tree, scope)
+        if call.lineno < wait.at.line and is_unasked(scope, call, wait.at.line)
         if not any(spans(item, call.lineno) for item in branches)
     ]
     return min(found, key=lambda item: item.refused is None, default=None)
 
 
-def _calls(tree: ast.Module, scope: Scope) -> Iterator[tuple[ast.Call, str]]:
+def given_tasks(tree: ast.Module, scope: Scope) -> Iterator[tuple[ast.Call, str]]:
     """Those that give tasks to a pool of processes, with the class of the pool."""
     for item in own_nodes(scope):
         owner = (
@@ -105,6 +105,8 @@ def _made(tree: ast.Module, scope: Scope, name: str) -> ast.Call | None:
     if is_parameter(scope, name):
         return None
     bound = lines_that_bind(scope, name) or lines_that_bind(tree, name)
+    if name.startswith("self."):
+        bound = [(0, value) for item in nodes_of(tree) for target, value in set_by(item) if variable(target) == name]
     value = bound[0][1] if len(bound) == 1 else None
     return value if isinstance(value, ast.Call) else None
 
@@ -125,7 +127,7 @@ def _of_multiprocessing(tree: ast.Module, call: ast.Call) -> bool:
     )
 
 
-def _is_unasked(scope: Scope, call: ast.Call, line: int) -> bool:
+def is_unasked(scope: Scope, call: ast.Call, line: int) -> bool:
     """A statement of its own, or what is kept in a variable or list that nothing reads before the line."""
     if any(item.arg in (None, _CALLBACK) for item in call.keywords):
         return False

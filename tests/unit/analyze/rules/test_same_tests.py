@@ -12,7 +12,7 @@ from pytracer.decode.types.snapshot import HeldValue
 from pytracer.report.job import Report
 from tests.support import scenarios as s
 from tests.support.deaths import advice, summary, verdict
-from tests.support.standing import TIMEOUT, in_native, parent, stopped, with_ending
+from tests.support.standing import EXIT, TIMEOUT, in_native, parent, stopped, with_ending
 from tests.support.synth import Box, Frame
 
 
@@ -157,3 +157,60 @@ def test_file_of_a_name_that_a_line_may_write_is_no_reason(old: str, new: str, r
     source = MARK.replace(old, new)
     line = source.splitlines().index("        time.sleep(0.1)") + 1
     assert "It looks for" not in summary(asleep(run, source, ("wait", line), ("main", 9)))
+
+
+CALLBACKS = """\
+class Renderer:
+    def __init__(self):
+        self.pool, self.views = None, {}
+        self.pool = mp.Pool(2)
+
+    def store(self, result):
+        self.views[result[0]] = result
+
+    def run(self, scenes):
+        for scene in scenes:
+            self.pool.apply_async(render, (scene,), callback=self.store)
+        while len(self.views) < len(scenes):
+            time.sleep(0.1)
+""".replace("        self.pool, self.views = None, {}\n", "        self.views = {}\n")
+IDLE: list[Frame] = [
+    ("SimpleQueue.get", "/usr/lib/python3.11/multiprocessing/queues.py", 365),
+    ("worker", "/usr/lib/python3.11/multiprocessing/pool.py", 114),
+]
+
+
+def rendered(run: Path, source: str, *workers: Box) -> Report:
+    program = str(s.program_in(run, f"import multiprocessing as mp\n{source}"))
+    box = stopped(parent().at(59_990).alloc(0x1000, 64), [("Renderer.run", program, 14)])
+    return in_native(run, box, *workers, native="time_sleep")
+
+
+def test_callback_that_failed_tasks_do_not_call_is_told(run: Path) -> None:
+    found = rendered(run, CALLBACKS)
+    assert verdict(found) == ("hang", "possible")
+    assert "Only store() changes `self.views`, the callback of line 12: apply_async() does not call it for a task " in (
+        summary(found)
+    )
+    assert advice(found).startswith("Pass error_callback=print to apply_async() in line 12")
+
+
+def test_workers_that_are_idle_have_done_all_tasks(run: Path) -> None:
+    worker = Box(pid=102, ppid=101).versions(torch="2.13.0").at(60_030).signal_seen(15, 90, TIMEOUT)
+    worker.crash(0, code=0, state=EXIT, python=IDLE, native=[(s.LIBC, 0x10), (s.PYTHON, 0x20)])
+    found = rendered(run, CALLBACKS, worker)
+    assert verdict(found) == ("hang", "likely")
+    assert "All workers of the pool waited for a next task, so some tasks had failed" in summary(found)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("callback=self.store)", "callback=self.store, error_callback=print)"),
+        ("        self.views[result[0]] = result\n", "        print(result)\n"),
+        ("mp.Pool(2)", "Pool(2)"),  # of threads, as far as is known
+    ],
+)
+def test_callback_of_another_kind_is_no_reason(old: str, new: str, run: Path) -> None:
+    """The look-alikes."""
+    assert "the callback of line" not in summary(rendered(run, CALLBACKS.replace(old, new)))

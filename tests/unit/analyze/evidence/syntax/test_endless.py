@@ -207,3 +207,36 @@ def test_tries_without_a_limit_are_found(head: str, handled: str, named: bool) -
     tree = ast.parse(TRIES.format(head=head, handled=handled))
     loops = loops_at(scope_of(tree, 4), 4)
     assert (bool(loops) and catches_all_tries(loops[0], 4) is not None) == named
+
+
+def test_tokens_that_are_drawn_until_the_last_one_is_the_end_need_a_limit() -> None:
+    source = "def sample(model):\n    got = [1]\n    while got[-1] != EOS:\n        got.append(draw({}))\n"
+    found = reason(source.format("torch.multinomial(model(got), 1)"), 4)
+    assert found is not None and "and nothing limits how much `got` gets" in found.words
+    assert found.advice.startswith("Bound it: `while got[-1] != EOS and len(got) < max_length`.")
+
+
+EPISODE = """\
+def evaluate(env, policy):
+    seen, done = env.reset(), False
+    while not done:
+        seen, reward, done, _ = env.step(policy(seen))
+        {more}
+"""
+
+
+def test_episode_that_a_call_alone_ends_needs_a_limit() -> None:
+    found = reason(EPISODE.format(more="total += reward"), 4)
+    assert found is not None and not found.sure
+    assert (
+        "it ends only when line 4 (`seen, reward, done, _ = env.step(policy(seen))`) gives a `done` that is true"
+        in (found.words)
+    )
+    assert "`for _ in range(max_steps):` with `break` on `done`" in found.advice
+
+
+@pytest.mark.parametrize("more", ["done = done or late()", "if late():\n            break"])
+def test_episode_that_something_else_may_end_is_no_such_loop(more: str) -> None:
+    """The look-alikes."""
+    found = reason(EPISODE.format(more=more), 4)
+    assert found is None or "gives a `done`" not in found.words
