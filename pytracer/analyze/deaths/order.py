@@ -14,6 +14,7 @@ from msgspec import structs
 from pytracer._text import list_words, ranks_words, time_words
 from pytracer.analyze.deaths.consequences import PROMPT, Followers, subject
 from pytracer.analyze.deaths.ending import ending_in_mid_work, orderly_end
+from pytracer.analyze.deaths.lost_connection import lost_connection
 from pytracer.analyze.deaths.peer_errors import mentions_lost_peer, peer_gone, reports_a_child
 from pytracer.analyze.deaths.time_limits import at_time_limit
 from pytracer.analyze.deaths.tree import Tree
@@ -228,7 +229,10 @@ def _was_only_a_helper(death: Death, parent: Death) -> bool:
         return False
     snapshot, own = parent.view.process.snapshot, death.view.process.snapshot
     reaped = any(wait.pid == own.pid and wait.mono_ns >= own.created_mono_ns for wait in snapshot.waits)
-    return reaped and not reports_a_child(parent.view)
+    missed = death.view.process.role == "dataloader-worker" and lost_connection(
+        parent.view
+    )  # a tensor that it had sent
+    return reaped and not (missed or reports_a_child(parent.view))
 
 
 def _early_leavers(views: Sequence[ProcessView], deaths: Sequence[Death], missing: Sequence[Absence]) -> list[Death]:

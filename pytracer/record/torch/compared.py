@@ -95,10 +95,19 @@ def _samples(frames: list[FrameType]) -> list[dict[str, str]]:
     if not batches:
         return []
     first = batches[-1][0]
-    other = next((n for n, item in enumerate(batches[-1]) if kind_words(item) != kind_words(first)), None)
+    other = next((n for n, item in enumerate(batches[-1]) if _lacks_key(item, first)), None)
+    if other is None:
+        other = next((n for n, item in enumerate(batches[-1]) if kind_words(item) != kind_words(first)), None)
     found = [(f"batch[{n}]", kind_words(batches[-1][n])) for n in ((0,) if other is None else (0, other))]
     place = _place(batches[0][0], [item[0] for item in batches[1:]])
     return [{"name": name, "value": value} for name, value in [*found, ("place", place)] if value]
+
+
+def _lacks_key(item: object, first: object) -> bool:
+    """Whether a dict has not all keys of the first sample's, of those that are texts."""
+    if type(item) not in TABLES or type(first) not in TABLES:
+        return False
+    return any(type(key) is str and key not in item for key in first)  # type: ignore[attr-defined,operator]
 
 
 def _is_batch(value: object) -> bool:

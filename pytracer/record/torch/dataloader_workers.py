@@ -11,6 +11,7 @@ import importlib
 import inspect
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
+from typing import Any
 
 from pytracer.blackbox.note_codes import NoteCode
 from pytracer.blackbox.numbers import ON_FETCH, TEXT_RECORD_BYTES, Entry, Record
@@ -34,13 +35,16 @@ def install(box: Core) -> None:
 
     @functools.wraps(original)
     def _worker_loop(*args: object, **kwargs: object) -> object:
+        given = None
         try:
             if box.recording:
-                _begin(box, signature.bind(*args, **kwargs).arguments)
+                given = signature.bind(*args, **kwargs)
+                _begin(box, given.arguments)
         except Exception as error:
+            given = None
             box.lib.pytracer_count_hook_error()
             box.note(NoteCode.LOADER, f"the DataLoader worker could not be noted: {type(error).__name__}: {error}")
-        return original(*args, **kwargs)
+        return original(*args, **kwargs) if given is None else original(*given.args, **given.kwargs)
 
     _patches.replace(worker, "_worker_loop", _worker_loop)
 
@@ -50,7 +54,7 @@ def uninstall() -> None:
     _patches.put_back()
 
 
-def _begin(box: Core, arguments: dict[str, object]) -> None:
+def _begin(box: Core, arguments: dict[str, Any]) -> None:
     """Records the worker's identity and its fetchers' batches. The process is the worker's own."""
     number, seed = arguments.get("worker_id"), arguments.get("base_seed")
     box.journal(
@@ -63,16 +67,35 @@ def _begin(box: Core, arguments: dict[str, object]) -> None:
         },
     )
     box.lib.pytracer_trim_at_exit()
+    if arguments.get("init_fn") is not None:
+        arguments["init_fn"] = _recorded_init(box, arguments["init_fn"])
     kinds = importlib.import_module("torch.utils.data")._DatasetKind
     create = kinds.create_fetcher
 
     @functools.wraps(create)
     def create_fetcher(*args: object, **kwargs: object) -> object:
-        fetcher = create(*args, **kwargs)
+        try:
+            fetcher = create(*args, **kwargs)  # runs __iter__() of an IterableDataset
+        except Exception as error:
+            _write_error(box, error)
+            raise
         fetcher.fetch = _recorded(box, fetcher.fetch)
         return fetcher
 
     kinds.create_fetcher = staticmethod(create_fetcher)
+
+
+def _recorded_init(box: Core, init: Callable[..., object]) -> Callable[..., object]:
+    """The worker_init_fn, whose exception is handed over as well."""
+
+    def init_and_record(*args: object) -> object:
+        try:
+            return init(*args)
+        except Exception as error:
+            _write_error(box, error)
+            raise
+
+    return init_and_record
 
 
 def dataset_name(arguments: dict[str, object]) -> str | None:

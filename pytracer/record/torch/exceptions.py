@@ -31,8 +31,8 @@ OUTERMOST = 24  # of a deeper stack
 CONTEXTS = 4
 _LONGEST_CHAIN = 1000
 
-_LATER = ("frame_variables", "near_names", "gradient_state", "changed_parameter", "refused_item", "batch_indices",
-          "opened_file", "limits", "taken_port", "child_statuses", "subnormals", "unfit_state",
+_LATER = ("frame_variables", "near_names", "gradient_state", "changed_parameter", "refused_item", "refused_text",
+          "batch_indices", "opened_file", "limits", "taken_port", "child_statuses", "subnormals", "unfit_state",
           "earlier_warnings", "called_command")  # fmt: skip
 _MOST_OF_POOLS = 4  # exceptions of one process
 _MOST_OF_THREADS = 8  # that call sys.excepthook themselves and go on, such as multiprocessing.resource_sharer's
@@ -301,11 +301,12 @@ def _of_input(error: BaseException, trace: TracebackType | None) -> list[dict[st
         from pytracer.record.torch.child_statuses import child_statuses
         from pytracer.record.torch.limits import limits_at
         from pytracer.record.torch.opened_file import opened_file
+        from pytracer.record.torch.refused_text import refused_text
         from pytracer.record.torch.subnormals import subnormals_at
         from pytracer.record.torch.taken_port import taken_port
 
         files = [*batch_indices(trace), *opened_file(error, trace), *limits_at(error), *taken_port(error, trace)]
-        return [*files, *child_statuses(), *subnormals_at(), *called_command(error)]
+        return [*files, *refused_text(error, trace), *child_statuses(), *subnormals_at(), *called_command(error)]
     except Exception:
         return []
 

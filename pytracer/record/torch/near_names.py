@@ -11,6 +11,7 @@ import difflib
 import itertools
 import re
 import sys
+from collections.abc import Iterator
 from types import FrameType, FunctionType, ModuleType, TracebackType
 from typing import Any
 
@@ -58,8 +59,9 @@ def _tables(frame: FrameType, missing: object) -> list[dict[str, object]]:
         for key, item in table.items()
         if type(key) is str and _WORD.match(key) and type(item) in TABLES
     ]
+    others = [(f"{name}.{part}", value) for name, item in held for part, value in _read_of(item, frame, name)]
     found = []
-    for name, table in [*held, *inner][:_LOOKED_AT]:
+    for name, table in [*held, *inner, *others][:_LOOKED_AT]:
         if type(table) not in TABLES or len(table) > _MOST_KEYS or (name.startswith("__") and name.endswith("__")):
             continue
         if any(type(key) is type(missing) and key == missing for key in table):
@@ -68,6 +70,14 @@ def _tables(frame: FrameType, missing: object) -> list[dict[str, object]]:
         if len(keys) == len(table):
             found.append({"of": name[:_NAME_CHARACTERS], "names": _nearest(repr(missing), keys), "count": len(keys)})
     return found
+
+
+def _read_of(owner: object, frame: FrameType, name: str) -> Iterator[tuple[str, object]]:
+    """Attributes of another object than `self` that the frame's code names."""
+    if name == "self" or type(owner) in TABLES or isinstance(owner, (type, ModuleType, FunctionType)):
+        return
+    own = attributes_of(owner)
+    yield from ((part, own[part]) for part in frame.f_code.co_names if part in own)
 
 
 def _nearest(missing: str, names: list[str]) -> list[str]:

@@ -89,6 +89,12 @@ def opened_file(error: BaseException, trace: TracebackType | None) -> list[dict[
     return [*({"name": name, "value": value} for name, value in facts.items()), *found]
 
 
+def held_file(frame: FrameType) -> str | None:
+    """The path of the only file that a variable of a frame reads from."""
+    path, _ = _held(frame, written=False)
+    return None if path is None or _secret(path) else path
+
+
 def _is_of_files(error: BaseException) -> bool:
     """Nothing is asked of a file system for others: a disk may not answer, and the process is to end."""
     if isinstance(error, OSError):

@@ -32,6 +32,12 @@ _EXPECTED = frozenset(
 _FIRST_RUN = frozenset(("FileNotFoundError",))  # what there is not yet
 _IMPORTS = frozenset(("ImportError", "ModuleNotFoundError", "StopIteration", "StopAsyncIteration", "GeneratorExit"))
 _ANY = frozenset(("", "Exception", "BaseException"))
+# CPython's own words for a StopIteration that leaves a generator: genobject.c, since 3.7 (PEP 479).
+_LEFT_GENERATORS = tuple(
+    f"{kind} raised {error}"
+    for kind in ("generator", "coroutine", "async generator")
+    for error in ("StopIteration", "StopAsyncIteration")
+)
 _SLIPS = frozenset(("NameError", "UnboundLocalError"))
 _OFTEN = 3  # times that a handler is on the stack of an endless recursion
 _FEW = 70  # characters of a message
@@ -115,6 +121,8 @@ def chain_of(snapshot: Snapshot, exception: ExceptionReport, stack: Sequence[Pyt
         return None
     repeated = (first.message or "")[:_TOLD] in (exception.message or "") if first.message else False
     own = next((item for item in stack if not is_library_file(item.file)), None)
+    if exception.message in _LEFT_GENERATORS and _kind(first.type) in ("StopIteration", "StopAsyncIteration"):
+        return Chain(first, "worded anew", None, own, False)
     if ended_by_first(snapshot, stack, first):
         return Chain(first, "on its way", None, own, repeated)
     kind, last = _kind(first.type), _kind(exception.type)

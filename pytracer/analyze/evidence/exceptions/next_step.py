@@ -5,7 +5,7 @@ from __future__ import annotations
 from pytracer._text import capital
 from pytracer.analyze.evidence.exceptions.chains import Chain
 from pytracer.analyze.evidence.exceptions.other_end import is_of_other_end
-from pytracer.analyze.evidence.exceptions.raisers import repeats
+from pytracer.analyze.evidence.exceptions.raisers import Raiser, repeats
 from pytracer.analyze.evidence.exceptions.reraised import Reraised, library_reason
 from pytracer.analyze.evidence.exceptions.told import Told
 from pytracer.analyze.evidence.failing.own_advice import own_advice
@@ -15,6 +15,8 @@ from pytracer.analyze.naming import place_words
 from pytracer.report.job import HandledExceptionReport, PythonFrame
 
 _SAMPLE = "and at the sample that it was given: num_workers=0 under a debugger stops there."
+_STREAM = "with num_workers=0 under a debugger, which stops there."
+_BEGIN = "which each worker runs when it begins, and num_workers=0 never: call it by hand to repeat it."
 _BATCH = "and at the batch that it was given: num_workers=0 under a debugger stops there."
 _QUOTED = 80  # characters of a line of the program
 _ANY = (None, "ValueError", "RuntimeError", "TypeError")  # types that say nothing of a check
@@ -42,7 +44,7 @@ def _of_worker(told: Told, first: Reraised, frame: PythonFrame) -> str:
         return f"{_by_chain(told, told.chain)}{again}"
     joins = raised is not None and raised.joins
     repeated = raised.repeated if raised is not None else None
-    again = _SAMPLE if number is None else f"with sample {number}: {repeats(f'dataset[{number}]')}"
+    again = _of_stack(raised) if number is None else f"with sample {number}: {repeats(f'dataset[{number}]')}"
     if joins:
         again = f"with the samples of its batch: {repeated}" if repeated is not None else _BATCH
     line = place_words(frame) if joins else "that line"
@@ -51,6 +53,16 @@ def _of_worker(told: Told, first: Reraised, frame: PythonFrame) -> str:
         return f"{known} {repeated or ''}".rstrip()
     sample = f"Look at {place_words(frame)} {again}"
     return f"{sample} {known}" if known is not None else f"{_origin(told)}{sample}"
+
+
+def _of_stack(raised: Raiser | None) -> str:
+    """How to meet again what was raised without a sample that is known."""
+    if raised is None:
+        return _SAMPLE
+    names = [item.function or "" for item in raised.stack]
+    if any(name.startswith("_recorded_init.") for name in names):
+        return _BEGIN
+    return _STREAM if any("_IterableDatasetFetcher" in name for name in names) else _SAMPLE
 
 
 def _origin(told: Told) -> str:

@@ -38,6 +38,7 @@ _BUILT_IN = Pattern(
 )
 # What loading raises of a worker that died while it sent.
 _CUT_SHORT = ("EOFError", "OSError", "ConnectionResetError", "BrokenPipeError", "UnpicklingError")
+_WRAPPER = "/pytracer/record/torch/dataloader_workers.py"  # the recorder's own, around a function of the program
 _TEXTS = "_RemoteTraceback"  # concurrent.futures: holds the text of a traceback, which `remote_traceback` has
 OF_POOL = "in a process of the pool"
 
@@ -167,6 +168,7 @@ def _first(traceback: str, where: str, pid: int | None = None, rank: int | None 
     last = _RAISED.match(lines[at]) if at is not None else None
     if last is None:
         return None
+    frames = [item for item in frames if not item[1].endswith(_WRAPPER)] or frames
     own = [item for item in frames if not (is_library_file(item[1]) or item[1].startswith("<"))] or frames
     frame, innermost = (
         PythonFrame(function=item[3], file=item[1], line=int(item[2])) for item in (own[-1], frames[-1])

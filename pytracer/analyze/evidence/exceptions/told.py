@@ -10,6 +10,7 @@ import re
 import msgspec
 
 from pytracer._errors import bug_words
+from pytracer._library_files import is_library_file
 from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.cuda.shared_devices import shared_device
 from pytracer.analyze.evidence.exceptions.chains import Chain, as_uncaught, chain_of, found_its_way, original
@@ -197,7 +198,10 @@ def explanation_of(job: JobView, told: Told) -> Explanation:
     if origin is None:  # a pool's process: what its text has, and the source
         report = ExceptionReport(type=first.type, message=first.message)
         stack = [item for item in (first.innermost, first.frame) if item is not None]
-        return explained(snapshot, report, stack[:1] if first.innermost == first.frame else stack)
+        stack = stack[:1] if first.innermost == first.frame else stack
+        if first.type == "TypeError" and stack and is_library_file(stack[-1].file):  # a function that torch calls
+            stack = [*stack, *view.exception_stack]
+        return explained(snapshot, report, stack)
     dataset = origin.snapshot.worker.dataset if origin.snapshot.worker is not None else None
     found = explained(origin.snapshot, origin.exception, [*origin.stack, *view.exception_stack], dataset)
     offset = shared_offset(job, view, origin) if not found.together else None

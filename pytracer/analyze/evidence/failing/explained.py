@@ -32,9 +32,12 @@ from pytracer.analyze.evidence.failing.data.loaders import last_batch_of_one, on
 from pytracer.analyze.evidence.failing.data.loops import changed_in_loop, stacked_list
 from pytracer.analyze.evidence.failing.data.none_samples import none_sample, none_subject
 from pytracer.analyze.evidence.failing.data.packed_records import padded_record, padded_record_subject
+from pytracer.analyze.evidence.failing.data.sampled_indices import batch_as_index, index_of_part
 from pytracer.analyze.evidence.failing.data.samples import empty_sequence, not_json, unequal_samples, unequal_subject
+from pytracer.analyze.evidence.failing.data.seeds import seed_beyond
 from pytracer.analyze.evidence.failing.data.shared_files import shared_file
 from pytracer.analyze.evidence.failing.data.single_rows import one_row_of_several
+from pytracer.analyze.evidence.failing.data.text_values import no_number, no_number_subject
 from pytracer.analyze.evidence.failing.line import FailingLine, failing_line
 from pytracer.analyze.evidence.failing.not_finite.converted import converted, converted_subject
 from pytracer.analyze.evidence.failing.not_finite.made import first_not_finite, not_finite_subject
@@ -237,11 +240,15 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
     skipped_call,
     shared_file,
     other_byte_order,
+    index_of_part,
+    batch_as_index,
     none_sample,
     empty_batch,
     unequal_samples,
     environment_variable,
     number_of_environment,
+    no_number,
+    seed_beyond,
     pickled_elsewhere,
     folder_for_file,
     no_text,
@@ -380,6 +387,7 @@ _SUBJECTS = (
     unprepared_subject,
     shared_columns_subject,
     none_subject,
+    no_number_subject,
     unequal_subject,
     full_disk_subject,
     half_written_subject,

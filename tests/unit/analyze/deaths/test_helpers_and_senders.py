@@ -65,6 +65,18 @@ def test_child_that_raised_before_its_parent_raised_stays_first(run: Path) -> No
     assert report.verdict is not None and report.verdict.pid == HELPER
 
 
+@pytest.mark.parametrize("of_loader", [True, False])
+def test_worker_that_ended_itself_is_why_its_tensor_is_not_there(of_loader: bool, run: Path) -> None:
+    """sys.exit() in a dataset: the parent finds no socket of the worker. The look-alike: a program that it ran."""
+    child = Box(pid=HELPER, ppid=PID).at(90)
+    if of_loader:
+        child.entry_of_worker(0)
+    frames = [("SocketClient", "/usr/lib/python3.11/multiprocessing/connection.py", 646), ("main", s.SCRIPT, 9)]
+    box = parent().exception("FileNotFoundError", "[Errno 2] No such file or directory", frames).exit(1)
+    report = build_report(s.load(run, box, child.at(100).exit(1)))
+    assert report.verdict is not None and report.verdict.pid == (HELPER if of_loader else PID)
+
+
 def test_helper_below_a_shell_is_left_out_with_the_shell(run: Path) -> None:
     """sh -c "ld -lnope" has the status of ld."""
     shell = Box(pid=140, ppid=PID, argv=["sh", "-c", "ld -lnope"]).at(100).wait(HELPER, exit_code=1).exit(1)

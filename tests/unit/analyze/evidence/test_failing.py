@@ -21,6 +21,7 @@ from pytracer.record.torch.gradient_state import gradient_state
 from pytracer.record.torch.near_names import near_names
 from pytracer.record.torch.opened_file import opened_file
 from pytracer.record.torch.refused_item import refused_item
+from pytracer.record.torch.refused_text import refused_text
 from pytracer.record.torch.subnormals import subnormals_at
 from pytracer.report.job import ExceptionReport, NearNamesReport, OuterFrameReport, PythonFrame, VariableReport
 
@@ -53,7 +54,7 @@ def _explained(error: BaseException, judge: Callable[..., Any]) -> str | None:
     frames = traceback.extract_tb(trace)[::-1]
     stack = [PythonFrame(function=item.name, file=item.filename, line=item.lineno) for item in frames]
     held = [*variables_of(trace), *gradient_state(error, trace), *changed_parameter(error, trace), *refused_item(error)]
-    held += [*batch_indices(trace), *opened_file(error, trace), *subnormals_at()]
+    held += [*batch_indices(trace), *opened_file(error, trace), *refused_text(error, trace), *subnormals_at()]
     report = ExceptionReport(
         type=type(error).__name__,
         message=str(error),

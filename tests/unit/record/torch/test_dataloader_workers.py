@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from pytracer.blackbox.schema import TEXT_RECORD
-from pytracer.record.torch.dataloader_workers import batch_words, dataset_name
+from pytracer.blackbox.schema import ON_FETCH, TEXT_RECORD
+from pytracer.record.torch.dataloader_workers import _recorded_init, batch_words, dataset_name
 
 
 @pytest.mark.parametrize(
@@ -50,3 +51,21 @@ def test_dataset_of_a_worker_is_named(arguments: dict[str, object], name: str | 
     """torch 2.15 gives a worker a list, from which it takes the dataset."""
     assert dataset_name(arguments) == name
     assert arguments.get("dataset_holder") in (None, [], [{1: 2}])
+
+
+def test_error_of_a_worker_init_fn_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is handed over as a text, as that of a batch: without the variables of its line."""
+    written: list[tuple[BaseException, str]] = []
+    monkeypatch.setattr(
+        "pytracer.record.torch.exceptions.write",
+        lambda _, error, __, on_its_way: written.append((error, on_its_way)),
+    )
+    box: Any = SimpleNamespace(recording=True)
+
+    def init(number: int) -> int:
+        return 1 // number
+
+    assert _recorded_init(box, init)(1) == 1 and not written
+    with pytest.raises(ZeroDivisionError):
+        _recorded_init(box, init)(0)
+    assert [(type(error), way) for error, way in written] == [(ZeroDivisionError, ON_FETCH)]

@@ -212,6 +212,7 @@ def _ended(at: FailingLine) -> str | None:
     inner = made.node.args[0] if made is not None and isinstance(made.node, ast.Call) and made.node.args else None
     over = inner if inner is not None and isinstance(made.node if made else None, ast.Call) else None
     asked = called_name(made.node) == "iter" if made is not None and isinstance(made.node, ast.Call) else False
+    yields = any(isinstance(item, (ast.Yield, ast.YieldFrom)) for item in own_nodes(at.scope))
     where = f" ({at.shown(made)})" if made is not None and made.line != at.line else at.came(name)
     end = f"has given its {taken[1]} batches" if taken is not None else "has come to its end"
     if asked and over is not None:
@@ -219,4 +220,7 @@ def _ended(at: FailingLine) -> str | None:
         how = f"keep `{text}` and make a new iter({text}) there each time, or when StopIteration comes"
     else:
         how = "make it anew there each time, or when StopIteration comes"
+    if yields:
+        again = how.removesuffix(" each time, or when StopIteration comes")
+        how = f"catch StopIteration around line {at.line} and `return` there, or {again} where it shall begin again"
     return f"`{name}`{where} {end}, and line {at.line} asks for more: {how}."

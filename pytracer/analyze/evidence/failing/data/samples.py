@@ -7,6 +7,7 @@ import ast
 from pytracer._patterns import Pattern
 from pytracer._text import uncapital
 from pytracer.analyze.evidence.failing.data.datasets import Getter, getter, sample_name
+from pytracer.analyze.evidence.failing.data.sample_keys import lacking_key
 from pytracer.analyze.evidence.failing.data.unequal_sizes import advice_of_sizes
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
@@ -33,6 +34,9 @@ def unequal_samples(at: FailingLine) -> str | None:
     if "batch[0]" not in held or "NoneType" in (value for _, value in kinds):
         return None
     found = getter(at)
+    lacking = lacking_key(at, kinds, found)
+    if lacking is not None:
+        return f"{lacking.words}. {lacking.change}"
     part, where = _part(at, found, place)
     if len(kinds) != _HALVES:
         if "batch must contain" not in at.message:
@@ -44,7 +48,7 @@ def unequal_samples(at: FailingLine) -> str | None:
         )
     return (
         f"{part}{where} is {_differing(at, kinds)}: the default collate_fn joins only what is alike. "
-        f"{advice_of_sizes(at, kinds[0][1], kinds[1][1])}"
+        f"{advice_of_sizes(at, kinds[0][1], kinds[1][1], part)}"
     )
 
 
@@ -53,6 +57,9 @@ def unequal_subject(at: FailingLine) -> str | None:
     kinds = _kinds(at)
     if "batch[0]" not in at.compared or len(kinds) != _HALVES or "NoneType" in (value for _, value in kinds):
         return None
+    lacking = lacking_key(at, kinds, getter(at))
+    if lacking is not None:
+        return lacking.words
     part, _ = _part(at, getter(at), at.compared.get("place"))
     return f"{uncapital(part)} is {_differing(at, kinds)}"
 

@@ -52,11 +52,12 @@ def missing_file(at: FailingLine) -> str | None:
             if any("chdir(" in ast.unparse(tree) for tree in at.files.values())
             else "is looked for in the folder in which the job was started"
         )
-        where = at.place(part.spot, part.line)
-        return (
-            f"The path begins with '{text}' ({where}), which {about}{made if part.line != at.line else ''}: correct it "
-            "there, or make the file first."
-        )
+        where, rest = at.place(part.spot, part.line), path[len(text) :].strip("/")
+        whole = not rest or any(item[1].strip("/") == rest for item in parts)
+        begins = f"The path begins with '{text}' ({where}), which {about}{made if part.line != at.line else ''}"
+        if whole:
+            return f"{begins}: correct it there, or make the file first."
+        return f"{begins}, and goes on with '{rest}': correct the part that is not there, or make the file first."
     numbers = _numbers(at, first.node if first is not None else call.args[0], first.spot if first is not None else spot)
     if not numbers:
         return None

@@ -72,11 +72,19 @@ def _of_known(at: FailingLine, node: ast.Subscript, key: str, came: str, known: 
     twin = _twin(key, names, misspelt=not _is_item(at, node))
     of_one = is_loop_variable(at.scope, table.partition("[")[0], at.line)
     longer = twin is not None and _is_longer(key, twin) and not _is_named(at, key, node)
+    if twin is not None and key.lstrip("-").isdecimal() and _is_of_json(at, table):
+        asked = f"[str({source(node.slice)})]"
+        return (
+            f"`{table}`{came} has no {key}, but {twin}: JSON makes each key a text. Make numbers of them where it is "
+            f"loaded (`{{int(k): v for k, v in json.load(f).items()}}`), or ask for `{table}{asked}`."
+        )
     if twin is not None and (longer or not _is_read(at, twin)):
         why = "rename it in that item, or read either (`.get()`)" if of_one else "correct the one or the other"
         return f"`{table}`{came} has no {key}, but {twin}: {why}."
     there = ", ".join(names[:_MOST_NAMES])
     more = (known.count or 0) - len(names[:_MOST_NAMES])
+    if more > 0 and key.lstrip("-").isdecimal():  # ids of data
+        return f"`{table}`{came} has {known.count} keys, and {key} is none of them: {_filled(False)}"
     rest = f" and {more} more" if more > 0 else ""
     file = loaded_from(at, table)
     lacks = f"`{table}`{f' of {file}' if file is not None else ''}{came} has the keys {there}{rest}, and no {key}"
@@ -98,7 +106,33 @@ def _of_known(at: FailingLine, node: ast.Subscript, key: str, came: str, known: 
         return f"{lacks}: it was saved without it. Load what it has, or save {key} with it from now on."
     if of_one:
         return f"{lacks}: skip or mend such items, or use .get() with a default."
+    listed = _listed(at, names) if more <= 0 else None
+    if listed is not None:
+        return f"{lacks}: add it to {listed}, correct it in the data where it is misspelt, or leave such items out."
     return f"{lacks}: add it where that is made, or use .get() with a default."
+
+
+def _is_of_json(at: FailingLine, table: str) -> bool:
+    """Whether the table is what json.load() gave."""
+    made = at.made(table)
+    call = made.node if made is not None else None
+    return isinstance(call, ast.Call) and ast.unparse(call.func) in ("json.load", "json.loads")
+
+
+def _listed(at: FailingLine, names: Sequence[str]) -> str | None:
+    """`` `CLASSES` (line 13) ``: the only list of the program that has exactly these texts or numbers."""
+    found = [
+        (file, item)
+        for file, tree in at.files.items()
+        for item in nodes_of(tree)
+        if isinstance(item, ast.Assign) and isinstance(item.targets[0], ast.Name)
+        if isinstance(item.value, (ast.List, ast.Tuple)) and len(item.value.elts) > 1
+        if {repr(part.value) if isinstance(part, ast.Constant) else "" for part in item.value.elts} == {*names}
+    ]
+    if len(found) != 1:
+        return None
+    file, item = found[0]
+    return f"`{source(item.targets[0])}` ({at.in_file(file, item.lineno)})"
 
 
 def _is_item(at: FailingLine, node: ast.Subscript) -> bool:

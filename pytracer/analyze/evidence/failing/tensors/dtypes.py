@@ -20,6 +20,7 @@ _TYPES |= {"double": "float64", "float": "float32", "c10::Half": "float16", "c10
 _CONVERT = {"float32": ".float()", "int64": ".long()", "float64": ".double()", "float16": ".half()", "bool": ".bool()"}
 _DIFFER = Pattern(r"must have the same dtype, but got ([\w:]+) and ([\w:]+)|same dtype, but got: ([\w:]+) != ([\w:]+)")
 _INPUT = Pattern(r"Input type \(([\w:.]+)\) and (?:weight|bias) type \(([\w:.]+)\)")
+_RECURRENT = Pattern(r"input dtype \(torch\.(\w+)\) does not match weight dtype \(torch\.(\w+)\)")
 _TARGET = Pattern(r"expected target dtype to be Long or Byte, but got (\w+)|expected scalar type Long but found (\w+)")
 _EXPECTED = Pattern(r"expected scalar type (\w+) but found (\w+)|Found dtype (\w+) but expected (\w+)")
 _PUT = Pattern(r"Index put requires .* got (\w+) for the destination and (\w+) for the source")
@@ -35,6 +36,9 @@ def types_that_differ(at: FailingLine) -> str | None:
         by = _converted_model(at, layer.dtype)
         words = _odd(at, at.passed("its input"), given.dtype, layer.dtype, f"`{layer.name}` is {layer.dtype}{by}")
         return words.replace("or convert it where it is made", "or leave the layer in float32 there") if by else words
+    recurrent = _RECURRENT.search(at.message)
+    if recurrent is not None:
+        return _of_pair(at, recurrent[2], recurrent[1])
     target = _TARGET.search(at.message)
     if target is not None:
         found = _TYPES.get(target[1] or target[2]) or ""

@@ -186,12 +186,29 @@ def arguments_that_differ(at: FailingLine) -> str | None:
             f"{found[1]}() ({at.here(own.lineno)}) is a method without `self`, so that its object takes the place of "
             f"{first_parameter}: write `def {own.name}(self, ...)`, or put @staticmethod above it."
         )
+    given = _given_by_loader(at, own)
+    if given is not None:
+        takes = f"({taken})" if taken else "nothing"
+        return (
+            f"{found[1]}() ({at.here(own.lineno)}) takes {takes}, and the DataLoader calls it with {given}: take that "
+            "as its only parameter that has no default."
+        )
     call = at.only(ast.Call)
     passed = f"`{source(call)}`" if call is not None else f"line {at.line}"
     what = f"lacks {found['names']}" if found["names"] else "passes another number of them"
     return (
         f"{found[1]}() ({at.here(own.lineno)}) takes ({taken}), and {passed} {what}: change the call or the definition."
     )
+
+
+def _given_by_loader(at: FailingLine, own: ast.FunctionDef | ast.AsyncFunctionDef) -> str | None:
+    """What torch's DataLoader passes to the function, where it is the one that calls."""
+    caller = at.stack[0].file or ""
+    if caller.endswith("torch/utils/data/_utils/worker.py"):
+        return "the worker's number"
+    if caller.endswith("torch/utils/data/_utils/fetch.py"):
+        return "an index" if own.name == "__getitem__" else "the list of the samples of a batch"
+    return None
 
 
 def _lacks_self(own: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:

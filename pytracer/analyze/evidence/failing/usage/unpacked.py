@@ -9,6 +9,7 @@ import msgspec
 
 from pytracer._patterns import Pattern
 from pytracer._text import count_words
+from pytracer.analyze.evidence.failing.data.text_lines import line_of_file
 from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.usage.emptied import emptied_by, is_empty
@@ -29,6 +30,7 @@ _ONE_VALUE = frozenset(  # of NumPy and torch, functions and methods: an array o
 )
 _OF_ITEMS = frozenset({"array", "asarray", "as_tensor", "stack", "tensor", "vstack"})
 _KEEPS = ("staticmethod", "classmethod", "no_grad", "inference_mode", "override", "final")  # decorators
+_TEXT = Pattern(r"(?:str|bytes) of (\d+)$")
 _UNKNOWN = -1
 _DEEPEST = 4  # functions that return what another one returns
 
@@ -94,13 +96,7 @@ def values_to_unpack(at: FailingLine) -> str | None:
             f"{at.came(variable(value.value) or '')}: a batch, channel or time dimension is missing or too many."
         )
     if isinstance(value, ast.Call) and called_name(value) in ("split", "rsplit", "partition", "groups"):
-        held = at.value(inner) if inner is not None else None
-        long = f" (`{inner}` is of {held.rpartition(' ')[2]} characters)" if held and held.startswith("str of") else ""
-        return (
-            f"`{source(value)}` gives {count} where line {at.line} takes {wanted}{long}{made}: that line of the text "
-            "has a field too many or too few, or another separator. Print repr() of it, and skip or mend such lines "
-            "where they are read."
-        )
+        return _fields(at, value, count, wanted, made)
     takes = f"`{source(target)}` takes {wanted} values at line {at.line}"
     returned = _returned(at, value, wanted) if isinstance(statement, ast.Assign) else None
     if returned is not None:
@@ -112,6 +108,33 @@ def values_to_unpack(at: FailingLine) -> str | None:
     change = "return fewer" if found[1] == "too many" else "return all of them"
     named = "Name as many as it has (`x, y, *rest`)" if found[1] == "too many" else "Name as many as it has"
     return f"{takes}, and {what}{has} has {count}{made}. {named}, or {change}."
+
+
+def _fields(at: FailingLine, value: ast.Call, count: str, wanted: int, made: str) -> str:
+    """Of a text that is split: blank, or with the separator inside of a field."""
+    inner = next((name for name in names_in(value) if at.came(name)), None)
+    held = _TEXT.match(at.value(inner) or "") if inner is not None else None
+    where = line_of_file(at)
+    if held is not None and int(held[1]) <= 1 and count == "1 values":
+        blank = "is empty" if held[1] == "0" else "has one character, as an empty line has"
+        return (
+            f"`{inner}` {blank}, so that `{source(value)}` gives 1 value where line {at.line} takes {wanted}"
+            f"{f' ({where})' if where else made}: leave such lines out (`if not {inner}.strip(): continue` before line "
+            f"{at.line})."
+        )
+    long = f" (`{inner}` is of {held[1]} characters{f', {where}' if where else ''})" if held is not None else ""
+    gives = f"`{source(value)}` gives {count} where line {at.line} takes {wanted}{long}{made}"
+    separator = value.args[0] if value.args and called_name(value) in ("split", "rsplit") else None
+    if count == "more" and separator is not None and len(value.args) == 1 and wanted > 1:
+        text, last = source(separator), wanted - 1
+        return (
+            f"{gives}: a field holds {text} itself, or there is one field more. If only the first field can hold it, "
+            f"write .rsplit({text}, {last}); if only the last, .split({text}, {last}). Else mend that line."
+        )
+    return (
+        f"{gives}: that line of the text has a field too many or too few, or another separator. Print repr() of it, "
+        "and skip or mend such lines where they are read."
+    )
 
 
 def _nothing_to_zip(at: FailingLine) -> str | None:

@@ -189,3 +189,39 @@ def test_first_exception_is_explained_by_its_own_variables(tmp_path: Path) -> No
     assert said.subject is not None
     assert "`x`" in said.subject
     assert "3 columns" in said.subject
+
+
+def test_end_of_an_iterator_inside_of_a_generator_is_the_reason(tmp_path: Path) -> None:
+    """`generator raised StopIteration` names the line that runs the generator; the next() inside counts."""
+    found = chain(
+        tmp_path,
+        """
+        def pairs(stream):
+            while True:
+                yield next(stream), next(stream)
+        for pair in pairs(iter([1, 2, 3])):
+            pass
+        """,
+    )
+    assert found is not None and (found.first.type, found.how) == ("StopIteration", "worded anew")
+    assert found.headline("RuntimeError: generator raised StopIteration", None).endswith(
+        ", for StopIteration at train.py:4 in pairs"
+    )
+
+
+def test_other_error_of_a_generator_is_its_own_reason(tmp_path: Path) -> None:
+    """The look-alike: a StopIteration that the generator expected, before it failed otherwise."""
+    found = chain(
+        tmp_path,
+        """
+        def pairs(stream):
+            try:
+                first = next(stream)
+            except StopIteration:
+                first = None
+                yield len(first)
+        for pair in pairs(iter([])):
+            pass
+        """,
+    )
+    assert found is None

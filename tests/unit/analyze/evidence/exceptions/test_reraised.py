@@ -118,3 +118,18 @@ def test_error_of_a_library_that_has_the_facts() -> None:
     assert reason("Hard failure of 'f'", "Unsupported", [library]) is None
     assert reason("Hard failure", "KeyError", [library]) is None
     assert reason("Hard failure", "Unsupported", [library, own]) is None
+
+
+def test_function_that_the_recorder_wraps_is_called_by_torch() -> None:
+    """A worker_init_fn without a parameter: the recorder's own line is none of the program or of torch."""
+    text = "Caught TypeError in DataLoader worker process 0.\nOriginal Traceback (most recent call last):\n"
+    text += '  File "/v/lib/python3.11/site-packages/torch/utils/data/_utils/worker.py", line 306, in _worker_loop\n'
+    text += (
+        '    init_fn(worker_id)\n  File "/v/lib/python3.11/site-packages/pytracer/record/torch/dataloader_workers.py"'
+    )
+    text += ", line 93, in init_and_record\n    return init(*args)\n"
+    text += "TypeError: seed_worker() takes 0 positional arguments but 1 was given\n"
+    found = reraised(ExceptionReport(type="TypeError", message=text))
+    assert found is not None and found.frame is not None and found.innermost is not None
+    assert (found.frame.line, found.innermost.line) == (306, 306)
+    assert found.message == "seed_worker() takes 0 positional arguments but 1 was given"

@@ -11,9 +11,9 @@ import pytest
 from pytracer.analyze.evidence.failing.data.unequal_sizes import advice_of_sizes
 
 
-def advice(one: str, other: str, source: str = "h = int(h * factor)\n") -> str:
+def advice(one: str, other: str, source: str = "h = int(h * factor)\n", part: str = "") -> str:
     at: Any = SimpleNamespace(files={"train.py": ast.parse(source)}, in_file=lambda file, line: f"line {line}")
-    return advice_of_sizes(at, one, other)
+    return advice_of_sizes(at, one, other, part)
 
 
 def test_cut_size_is_rounded() -> None:
@@ -45,3 +45,28 @@ def test_no_line_is_blamed_where_none_need_have_cut(one: str, other: str, source
 def test_sequences_are_padded_first(one: str, other: str) -> None:
     """Their lengths are meant to differ."""
     assert advice(one, other).startswith("Give the DataLoader a collate_fn that pads it")
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("[1, 32, 48]", "[3, 32, 48]"),
+        ("[4, 32, 48]", "[3, 32, 48]"),
+        ("[32, 48, 3]", "[32, 48, 1]"),
+        ("[32, 48]", "[3, 32, 48]"),
+        ("[32, 48, 3]", "[32, 48]"),
+    ],
+)
+def test_gray_images_are_made_like_those_in_colour(one: str, other: str) -> None:
+    """One size would not help, nor padding; of another name the first number may count objects."""
+    assert advice(one, other, part="`image`").startswith("They differ in the number of channels")
+    found = advice(one, other, part="`target['masks']`")
+    assert found.startswith("If these are images") and "counts objects, give the DataLoader a collate_fn" in found
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [("[3, 32, 48]", "[3, 48, 32]"), ("[5, 32, 48]", "[3, 32, 48]"), ("[3, 4, 4]", "[1, 4, 4]")]
+)
+def test_other_sizes_are_no_channels(one: str, other: str) -> None:
+    """Turned images, feature maps, and boxes."""
+    assert "channels" not in advice(one, other, part="`image`")
