@@ -25,6 +25,7 @@ from pytracer.analyze.platform.instruction import signed
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import Evidence
 
+_WRAP = 1 << 32
 _SCALES, _QUOTED, _MOST, _NEAR = (1, 2, 4, 8), 60, 4, 64
 
 
@@ -169,8 +170,11 @@ def _left(view: ProcessView, arrays: PassedArrays, item: Lookup, low: int | None
     if array is None or place is None:
         return
     distance = signed(place.addr - array.data)
-    if distance % array.nbytes or 0 <= distance < array.elements * array.nbytes:
+    nbytes = array.elements * array.nbytes
+    if distance % array.nbytes or 0 <= distance < nbytes:
         return
+    if any(0 <= distance + wrap < nbytes for wrap in (_WRAP, array.nbytes * _WRAP)):
+        return  # a product in a C int
     behind = low is not None and low <= array.data and distance > 0
     if behind or (low is None and _is_exact(view, array, distance)):
         yield array

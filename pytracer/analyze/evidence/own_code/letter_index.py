@@ -15,6 +15,7 @@ from pytracer._patterns import Pattern
 from pytracer._text import shortened
 from pytracer.analyze.evidence.lifetime.variables import line_words
 from pytracer.analyze.evidence.own_code.c_text import closing, function_around, statement_at, without_comments
+from pytracer.analyze.evidence.own_code.calling_lines import lines_that_call
 from pytracer.analyze.evidence.own_code.native_bounds import assigned_value, running_frame
 from pytracer.analyze.evidence.own_code.native_source import own_source
 from pytracer.analyze.evidence.own_code.passed_texts import passed_text
@@ -27,6 +28,7 @@ _INDEX = Pattern(rf"\b(?P<array>[A-Za-z_]\w*)\s*\[\s*{_OFFSET}\s*\]")
 _BY_NAME = Pattern(r"\b(?P<array>[A-Za-z_]\w*)\s*\[\s*(?P<name>[A-Za-z_]\w*)\s*\]")
 _VALUE = Pattern(rf"^{_OFFSET}$")
 _TESTS = Pattern(r"\bis(?:alpha|lower|upper|alnum|digit|ascii)\s*\(|[<>]=?\s*'|'\s*[<>]=?|[<>]=?\s*0x[0-9a-fA-F]{2}\b")
+_FREES = Pattern(r"\bfree\s*\(|\bdelete\b")
 _NEAR, _QUOTED = 4, 60
 
 
@@ -89,7 +91,7 @@ def letter_index(view: ProcessView) -> LetterIndex | None:
     lines, number = text.split("\n"), source[0].line
     around = function_around(text, statement_at(lines, number))
     body = text[around.body : closing(text, around.body)] if around is not None else ""
-    if around is None or _TESTS.search(body) is not None:
+    if around is None or _TESTS.search(body) is not None or _is_freed(view, text):
         return None
     first = max(number - 1 - _NEAR, text.count("\n", 0, around.body) + 1)
     for at in range(number - 1, first - 1, -1):
@@ -110,6 +112,13 @@ def letter_index(view: ProcessView) -> LetterIndex | None:
                     passed_text(view, frame, [_origin(body, name) for name in names]),
                 )
     return None
+
+
+def _is_freed(view: ProcessView, text: str) -> bool:
+    """Whether the program calls a function of the file that frees memory: what is read may be freed then."""
+    places = (match.start() for match in _FREES.finditer(text))
+    functions = {around.name for at in places if (around := function_around(text, at)) is not None}
+    return next(lines_that_call(view, functions), None) is not None
 
 
 def _indices(line: str, body: str) -> Iterator[tuple[str, str, str, str]]:

@@ -206,7 +206,7 @@ def _is_wrong(table: _Link, by: _Link) -> bool | None:
     low, high = by.array.low, by.array.high
     if low is None or high is None:
         return True if _outside(table, by) is not None else None
-    if low < 0 or high >= _end(table):
+    if low < 0 or high >= _end(table, by):
         return True
     return False if table.rows is not None else None
 
@@ -214,12 +214,14 @@ def _is_wrong(table: _Link, by: _Link) -> bool | None:
 def _outside(table: _Link, by: _Link) -> int | None:
     """The number that is the farthest outside of `table`, of those that are known where not all were read."""
     some = by.array.some if by.array.low is None else ()
-    wrong = [item for item in some if not 0 <= item < _end(table)]
+    wrong = [item for item in some if not 0 <= item < _end(table, by)]
     return max(wrong, key=abs, default=None)
 
 
-def _end(table: _Link) -> int:
-    return (table.rows if table.rows is not None else table.array.elements) - table.lookup.offset
+def _end(table: _Link, by: _Link) -> int:
+    """What its numbers must be below; a loop ends before the number that bounds it."""
+    rows = table.rows if table.rows is not None else table.array.elements
+    return rows - table.lookup.offset + by.lookup.of_loop
 
 
 def _wrong(path: Sequence[_Link]) -> list[int]:

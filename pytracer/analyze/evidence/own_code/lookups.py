@@ -34,6 +34,7 @@ _PLUS = Pattern(r"\+\s*(\d+)\s*$")
 _SETS = Pattern(r"\s*(?:(?P<only>=(?!=))|(?:[-+*/|&^%]|<<|>>)=|\+\+|--)")
 _CALL = Pattern(r"(?P<name>\w+)\s*\(")
 _MOVED = Pattern(r"[-+*/%&|^?\[](?!>)")
+_GOES_THROUGH = Pattern(r"->|\w\s*\(|(?:^|[=(,;+\-/%&|!<>?:{])\s*\*+\s*[A-Za-z_(]")  # a pointer, or a call
 _ENDS = (";", "{", "}", ")", ":", ">")
 
 
@@ -177,6 +178,8 @@ def _elements(text: str, scope: Scope, levels: int = _LEVELS) -> Iterator[Lookup
 
 def _moved_elements(statement: str, scope: Scope) -> Iterator[Lookup]:
     """Of variables in a line that takes none itself: an optimizing compiler moves a load to where its value is used."""
+    if _GOES_THROUGH.search(statement) is not None:
+        return
     for name in dict.fromkeys(NAME.findall(statement)):
         value = assigned_value(scope.texts, name)
         if value is not None:

@@ -38,12 +38,14 @@ run("Küste", out)
 """
 
 
-def found(folder: Path, *pairs: tuple[str, str], test: str = "", running: str = "if (n->id") -> Any:
+def found(
+    folder: Path, *pairs: tuple[str, str], test: str = "", running: str = "if (n->id", program: str = PROGRAM
+) -> Any:
     source = SOURCE.replace("TEST", test)
     for old, new in pairs:
         assert old in source
         source = source.replace(old, new)
-    return letter_index(native_view(folder, PROGRAM, source, at="lib.trie_encode", way=[("trie_encode", running)]))
+    return letter_index(native_view(folder, program, source, at="lib.trie_encode", way=[("trie_encode", running)]))
 
 
 def test_array_is_named_with_the_letters_that_it_has_and_the_text(tmp_path: Path) -> None:
@@ -54,6 +56,13 @@ def test_array_is_named_with_the_letters_that_it_has_and_the_text(tmp_path: Path
     )
     assert "Look for bytes other than 'a' to 'z' in `word.encode('utf-8')`, which line 4 passes" in told.advice
     assert "inside 0..25 (`next`, ops.c:2)" in told.advice
+
+
+def test_freed_memory_may_be_what_was_read(tmp_path: Path) -> None:
+    """Where the program calls what frees it; a function that nothing calls is none."""
+    frees = ("int trie_encode", "void trie_free(Node *n) { free(n); }\nint trie_encode")
+    assert found(tmp_path, frees) is not None
+    assert found(tmp_path, frees, program=PROGRAM.replace('run("K', 'lib.trie_free(root)\nrun("K')) is None
 
 
 def test_index_in_a_variable_is_followed(tmp_path: Path) -> None:

@@ -395,3 +395,25 @@ def test_arrays_of_which_an_element_may_be_the_index_itself(line: str, names: li
 def test_array_whose_numbers_are_known_to_be_others_has_not_the_index(tmp_path: Path) -> None:
     view = view_of(tmp_path, COUNT % "rowptr->cells[idx[i]] += 1;", 4, range_of={NODES: (0, 4499)})
     assert index_arrays(view, -(1 << 31)) is None
+
+
+BAGS = """void gather(const int64_t *col, const int64_t *idx, const int64_t *rowptr, int64_t bags, int64_t *out) {
+  for (int64_t b = 0; b < bags; b++)
+    for (int64_t p = rowptr[b]; p < rowptr[b + 1]; p++) {
+      int64_t id = idx[p];
+      out[b] += col[id];
+    }
+}
+"""
+
+
+@pytest.mark.parametrize(("last", "wrong"), [(256, "nodes"), (257, "rowptr")])
+def test_number_that_bounds_a_loop_may_be_the_length(last: int, wrong: str, tmp_path: Path) -> None:
+    """`p < rowptr[b + 1]` ends before it; the ids of the loop are then what leads out."""
+    found = looked_up(
+        view_of(
+            tmp_path, BAGS, 5, function="gather", call="lib.gather(col, nodes, rowptr, len(rowptr) - 1, out)",
+            range_of={ROWPTR: (0, last), NODES: (13, 99_000) if wrong == "nodes" else (13, 40)},
+        )
+    )  # fmt: skip
+    assert found is not None and found.by.name == wrong and found.wrong
