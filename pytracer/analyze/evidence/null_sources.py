@@ -16,6 +16,7 @@ from pytracer.analyze.evidence.operators.empty_operand import empty_of_forward
 from pytracer.analyze.evidence.operators.spatial_dimensions import spatial_dimensions
 from pytracer.analyze.evidence.own_code.found_nothing import found_nothing
 from pytracer.analyze.evidence.own_code.null_argument import null_argument
+from pytracer.analyze.evidence.own_code.null_element import null_element
 from pytracer.analyze.evidence.own_code.null_global import null_global
 from pytracer.analyze.evidence.own_code.null_member import null_member
 from pytracer.analyze.evidence.own_code.passed_none import passed_none
@@ -48,6 +49,9 @@ def null_source(view: ProcessView, *, with_forward: bool) -> NullSource | None:
     member = null_member(view)
     if member is not None:
         return NullSource(member.summary, member.advice, Behind.of([], member))
+    element = null_element(view)
+    if element is not None:
+        return NullSource(element.summary, element.advice, Behind.of([], element))
     argument = null_argument(view)
     if argument is not None:
         return NullSource(argument.summary, argument.advice, Behind.of([], argument))

@@ -32,6 +32,7 @@ _ARRAY = Pattern(r"(?<![\w.>\]])(?P<name>[A-Za-z_]\w*)\s*(?=\[)")
 _TEMPLATE = Pattern(r"(?<=\w)<[\w:, ]*>(?=\s*\()")  # `kernel<float>(x)`
 _PLUS = Pattern(r"\+\s*(\d+)\s*$")
 _SETS = Pattern(r"\s*(?:(?P<only>=(?!=))|(?:[-+*/|&^%]|<<|>>)=|\+\+|--)")
+_TIMES = Pattern(r"\*\s*(?:\(|\w+\s*\[)")  # something that was computed or read
 _CALL = Pattern(r"(?P<name>\w+)\s*\(")
 _MOVED = Pattern(r"[-+*/%&|^?\[](?!>)")
 _GOES_THROUGH = Pattern(r"->|\w\s*\(|(?:^|[=(,;+\-/%&|!<>?:{])\s*\*+\s*[A-Za-z_(]")  # a pointer, or a call
@@ -237,8 +238,9 @@ def _local_elements(name: str, scope: Scope) -> list[str] | None:
 
 def _is_size(text: str, indices: Sequence[str], start: int, end: int) -> bool:
     """`grid[1]` of `c[2] * grid[1]`: one at a fixed place that something is multiplied by is a stride or a size."""
-    fixed = all(item.strip().isdigit() for item in indices)
-    return fixed and (text[:start].rstrip().endswith("*") or text[end:].lstrip().startswith("*"))
+    before, after = text[:start].rstrip(), text[end:].lstrip()
+    times = (before.endswith("*") and before[:-1].rstrip()[-1:] in (")", "]")) or _TIMES.match(after) is not None
+    return times and all(item.strip().isdigit() for item in indices)
 
 
 def _returned(text: str, call: re.Match[str], scope: Scope, levels: int, kept: str | None) -> Iterator[Lookup]:
