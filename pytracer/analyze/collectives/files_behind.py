@@ -75,7 +75,8 @@ def _behind(view: ProcessView, waiting: Sequence[ProcessView], test: ast.expr) -
 
 def _writes(other: ProcessView, value: tuple[str, str | None]) -> tuple[PythonFrame | None, LineWords | None]:
     """Where a rank stands, and the line below that in one of its functions that writes the path."""
-    frames = [item for item in program_stack(other) if not is_library_file(item.file)]
+    stack = program_stack(other) or other.exception_stack_of_program
+    frames = [item for item in stack if not is_library_file(item.file)]
     slice_ = Slice(other.process.snapshot, frames)
     for depth, frame in enumerate(frames):
         spot = slice_.spot(depth)

@@ -19,6 +19,7 @@ from pytracer.analyze.evidence.ends.signal_senders import (
 from pytracer.analyze.evidence.syntax.unbounded import Reason
 from pytracer.analyze.evidence.waits.asked_names import MissingName, missing_name
 from pytracer.analyze.evidence.waits.busy import Busy, Polled, blocking_call, busy_at, polled_by, polled_test
+from pytracer.analyze.evidence.waits.full_output import UnreadOutput, unread_output
 from pytracer.analyze.evidence.waits.polled_paths import OwnPath, own_path
 from pytracer.analyze.evidence.waits.quiet import pause_of
 from pytracer.analyze.evidence.waits.stood_loop import StoodLoop, loop_reason, stood_loop
@@ -32,6 +33,7 @@ from pytracer.analyze.view import JobView, ProcessView
 
 OUTSIDE = (SIGTERM, SIGHUP, SIGINT, SIGQUIT)
 _WENT_ON_NS = 1_000_000_000
+WhyPolled = OwnPath | WatchedFlag | MissingName | UncalledBack | UnreadOutput
 
 
 def fatal_signal(view: ProcessView) -> int | None:
@@ -65,7 +67,7 @@ def polled_place(job: JobView, view: ProcessView) -> tuple[object, ...] | None:
     return (view.process.role, frame, polled.line, fatal_signal(view)) if polled is not None else None
 
 
-def why_polled(job: JobView, view: ProcessView) -> OwnPath | WatchedFlag | MissingName | UncalledBack | None:
+def why_polled(job: JobView, view: ProcessView) -> WhyPolled | None:
     """Of a loop that asks for a flag, or for results, that nobody sets, or for a file that nobody writes.
 
     Of several ranks, why each looked at another path.
@@ -76,8 +78,9 @@ def why_polled(job: JobView, view: ProcessView) -> OwnPath | WatchedFlag | Missi
     if flag is not None:
         return flag
     back = uncalled_back(job, view, asked, frame) if asked is not None and frame is not None else None
-    if back is not None:
-        return back
+    unread = unread_output(view, asked) if asked is not None else None
+    if back is not None or unread is not None:
+        return back or unread
     frames = program_stack(view)
     missing = missing_name(view.process.snapshot, frames, asked) if asked is not None else None
     if missing is not None:
@@ -93,9 +96,7 @@ def own_path_alone(view: ProcessView) -> OwnPath | None:
     return own_path(view.process.snapshot, program_stack(view), test) if test is not None else None
 
 
-def polled_words(
-    job: JobView, view: ProcessView, polled: Polled, own: OwnPath | WatchedFlag | MissingName | UncalledBack | None
-) -> str:
+def polled_words(job: JobView, view: ProcessView, polled: Polled, own: WhyPolled | None) -> str:
     """`slept at train.py:9 in wait, in the loop `while not path.exists()` (line 8). At a time limit, SIGTERM ended it`.
 
     With why that loop did not end, where that is known.

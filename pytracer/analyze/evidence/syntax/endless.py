@@ -254,16 +254,24 @@ def _skipped(loop: EndlessLoop, changes: Sequence[_Change], line: int) -> Reason
 
 def _skipped_inside(loop: EndlessLoop, changes: Sequence[_Change]) -> Reason | None:
     """A `continue` of a loop inside, over batches or rows, before all that counts there."""
+    counts = [item for item in changes if isinstance(item.node, ast.AugAssign)
+              and ast.unparse(item.node.target) == item.name]  # fmt: skip
+    sets = [item for item in changes if item not in counts and item.name in bound_in([item.node])]
     inner = [item for item in body_of(loop) if isinstance(item, (ast.For, ast.AsyncFor))]
-    counts = [item.node for item in changes]
-    found = [item for item in inner if all(node in item.body for node in counts)]
-    if not found or not all(isinstance(node, ast.AugAssign) for node in counts):
+    found = [item for item in inner if counts and all(one.node in item.body for one in counts)]
+    if not found or sets:
         return None
-    first = min(node.lineno for node in counts)
+    first = min(item.node.lineno for item in counts)
     for item in found[0].body:
         if isinstance(item, ast.If) and item.lineno < first and isinstance(item.body[-1], ast.Continue):
-            reason = _left_out(item, item.body[-1].lineno, min(changes, key=lambda one: one.node.lineno))
-            return msgspec.structs.replace(reason, of_pause=True)
+            reason = _left_out(item, item.body[-1].lineno, min(counts, key=lambda one: one.node.lineno))
+            held = short_text(item.test)
+            advice = (
+                f"See why `{held}` (line {item.lineno}) holds for each one since then, such as for parameters that are "
+                f"nan, which stay so: count how often it does in a row before the `continue` of line "
+                f"{item.body[-1].lineno}, and raise an error above a limit."
+            )
+            return msgspec.structs.replace(reason, advice=advice, of_pause=True)
     return None
 
 

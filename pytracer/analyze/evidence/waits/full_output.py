@@ -5,11 +5,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
+import msgspec
+
 from pytracer._library_files import is_library_file
 from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
+from pytracer.analyze.evidence.waits.standing_threads import others_of
 from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait
 from pytracer.analyze.evidence.waits.waits import main_native, main_stack, program_stack, waiting_frame
 from pytracer.analyze.naming import LineWords, line_in
@@ -38,6 +41,35 @@ def full_output_advice(parent: ProcessView) -> str:
         "waits until somebody reads. Give it a file or subprocess.DEVNULL there, let it inherit the output (leave "
         "stdout= out), or read it all along in a thread."
     )
+
+
+class UnreadOutput(msgspec.Struct, frozen=True):
+    """Of a loop that asks again and again whether a child has ended, whose output is a pipe that nothing reads."""
+
+    made: LineWords
+    parent: ProcessView
+    sure: bool = False
+    of_all: bool = False
+
+    @property
+    def sentence(self) -> str:
+        """For the headline."""
+        return (
+            f"The child's output is a pipe, which {self.made} makes and the loop does not read: a child that has "
+            "printed 64 KiB waits in its next write"
+        )
+
+    @property
+    def advice(self) -> str:
+        """Who has to read; of a child that prints less, to look at it."""
+        return f"{full_output_advice(self.parent)} If it prints less than that, see what it does or waits for itself."
+
+
+def unread_output(view: ProcessView, test: ast.expr) -> UnreadOutput | None:
+    """Of `while process.poll() is None: time.sleep(1)`, where no other thread of the process may read."""
+    asks = any(isinstance(item, ast.Call) and called_name(item) == "poll" and not item.args for item in nodes_of(test))
+    made = piped_start(view) if asks and not others_of(view) else None
+    return UnreadOutput(made, view) if made is not None else None
 
 
 def piped_start(view: ProcessView) -> LineWords | None:

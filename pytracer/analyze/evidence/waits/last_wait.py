@@ -10,6 +10,7 @@ from pytracer.analyze.evidence.exceptions.handled import handled_at_end
 from pytracer.analyze.evidence.exceptions.loaders import loading_workers, waits_for_loader
 from pytracer.analyze.evidence.exceptions.unmade_results import unmade_object
 from pytracer.analyze.evidence.waits.awaited import awaited_reason
+from pytracer.analyze.evidence.waits.crossed_processes import crossed_processes
 from pytracer.analyze.evidence.waits.ended_fillers import ended_filler
 from pytracer.analyze.evidence.waits.ended_threads import lost_results, no_other_could, thread_behind
 from pytracer.analyze.evidence.waits.endless_work import endless_work
@@ -29,6 +30,7 @@ from pytracer.analyze.evidence.waits.quiet import pause_of
 from pytracer.analyze.evidence.waits.standing_threads import ThreadReason
 from pytracer.analyze.evidence.waits.starved_pool import starved_pool
 from pytracer.analyze.evidence.waits.stood import UNREAD, Stood
+from pytracer.analyze.evidence.waits.taken_twice import taken_twice
 from pytracer.analyze.evidence.waits.unasked_tasks import UnaskedTasks, unasked_tasks
 from pytracer.analyze.evidence.waits.undone_items import undone_items
 from pytracer.analyze.evidence.waits.unread_at_exit import unread_at_exit
@@ -82,7 +84,7 @@ def last_wait(job: JobView, ended: ProcessView) -> tuple[ProcessView, Stood] | N
     between = is_between_processes(view)
     asks = wait.kind == "message" or (wait.kind == "queue" and between)
     gone = _children_gone(job, view) if asks else ()
-    locks = crossed_locks(view) if wait.kind == "lock" else None
+    locks = crossed_locks(view) or crossed_processes(job, view) if wait.kind == "lock" else None
     found = Stood(
         wait,
         tuple(chain[:-1]),
@@ -115,6 +117,7 @@ def last_wait(job: JobView, ended: ProcessView) -> tuple[ProcessView, Stood] | N
         undone=undone_items(job, view, wait),
         threads=thread_reason(job, view, wait)
         or awaited_reason(view, wait)
+        or taken_twice(view, wait)
         or _of_children(job, chain)
         or _without_end(view, wait),
         spawner=lost_spawner(job, view) if wait.kind in _OF_WORKERS else None,

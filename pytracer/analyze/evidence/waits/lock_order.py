@@ -30,7 +30,7 @@ from pytracer.report.job import Evidence, PythonFrame
 _MOST_THREADS, _MOST_FRAMES = 16, 32
 
 
-class _Waiting(msgspec.Struct, frozen=True):
+class LockWait(msgspec.Struct, frozen=True):
     """A thread at a line that takes one of the locks `wants`, with those that `with` statements around it hold."""
 
     thread: str | None
@@ -42,14 +42,17 @@ class _Waiting(msgspec.Struct, frozen=True):
 class CrossedLocks(msgspec.Struct, frozen=True):
     """`first` holds what `second` waits for, and the other way round."""
 
-    first: _Waiting
-    second: _Waiting
+    first: LockWait
+    second: LockWait
+    process: str | None = None
+    """The name of the second one, where that is a process."""
 
     @property
     def words(self) -> str:
         """`it held `a` and waited for `b`, and its thread log held `b` and waited for `a` at train.py:9 in log`."""
         first, second = self._of(self.first, self.second), self._of(self.second, self.first)
-        other = f"its thread {self.second.thread}" if self.second.thread else "another thread"
+        thread = f"its thread {self.second.thread}" if self.second.thread else "another thread"
+        other = self.process or thread
         return f"it held {first}, and {other} held {second} at {place_words(self.second.at)}"
 
     @property
@@ -74,12 +77,12 @@ class CrossedLocks(msgspec.Struct, frozen=True):
             python=self.second.at,
         )
 
-    def _of(self, own: _Waiting, other: _Waiting) -> str:
+    def _of(self, own: LockWait, other: LockWait) -> str:
         (wanted,), (held,) = self._shared(own, other), self._shared(other, own)
         return f"`{held}` and waited for `{wanted}`"
 
     @staticmethod
-    def _shared(own: _Waiting, other: _Waiting) -> list[str]:
+    def _shared(own: LockWait, other: LockWait) -> list[str]:
         """The one that `own` waits for and `other` holds."""
         return sorted(own.wants & other.holds.keys())[:1]
 
@@ -227,7 +230,7 @@ def crossed_locks(view: ProcessView) -> CrossedLocks | None:
     return None
 
 
-def _waiting(view: ProcessView) -> Iterator[_Waiting]:
+def _waiting(view: ProcessView) -> Iterator[LockWait]:
     end, snapshot = end_of(view), view.process.snapshot
     threads = {item.pthread: item for item in snapshot.threads}
     stacks = end.python_threads[:_MOST_THREADS] if end is not None else ()
@@ -238,12 +241,12 @@ def _waiting(view: ProcessView) -> Iterator[_Waiting]:
             yield found
 
 
-def _of_thread(view: ProcessView, frames: Sequence[SnapshotFrame], name: str | None) -> _Waiting | None:
+def _of_thread(view: ProcessView, frames: Sequence[SnapshotFrame], name: str | None) -> LockWait | None:
     inner = frames[0] if frames else None
     if inner is None:
         return None
     wants, held = wanted(view, inner), holds(view, frames)
-    return _Waiting(name, python_frame(inner), wants, held) if wants and held else None
+    return LockWait(name, python_frame(inner), wants, held) if wants and held else None
 
 
 def holds(view: ProcessView, frames: Sequence[SnapshotFrame]) -> dict[str, int]:

@@ -16,7 +16,7 @@ from pytracer.analyze.evidence.syntax.loops import loops_around
 from pytracer.analyze.evidence.syntax.names import last_name
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.passing import names_of_object
-from pytracer.analyze.evidence.syntax.scopes import Scope, parameters, qualified_name, scope_of
+from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes, parameters, qualified_name, scope_of
 from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait
 from pytracer.analyze.evidence.waits.waits import called_by_program, end_of, main_stack
 from pytracer.analyze.parts import python_frame
@@ -94,6 +94,8 @@ class WaitedObject(msgspec.Struct, frozen=True):
     method: str = "wait"
     until: str | None = None
     """The condition that its line waits for, in words of the program."""
+    for_all: Provider | None = None
+    """A notify() behind a line that makes this condition true for good."""
 
     @property
     def words(self) -> str:
@@ -126,6 +128,11 @@ class WaitedObject(msgspec.Struct, frozen=True):
             return None
         if len(self.providers) > _LISTED:
             return None
+        if self.for_all is not None:
+            return (
+                f"`{self.for_all.call}` at {self.for_all.place} wakes one of those that wait, and `{self.until}` holds "
+                f"for all from then on: call notify_all() there. "
+            )
         if len(self.providers) > 1:
             places = list_words([f"`{item.call}` at {item.place}" for item in self.providers])
             last = max(self.providers, key=lambda item: item.line)
@@ -220,7 +227,22 @@ def object_at(view: ProcessView, at: PythonFrame, called: str | None) -> WaitedO
     method = next(methods, kind.waits[0])
     until = _until(tree, at.line) if kind is _NOTIFY else None
     made = _made(tree, names, kind.noun)
-    return WaitedObject(shortened(text, _LONGEST), kind.noun, at.line, providers, made, names, name, method, until)
+    ever = next((item for item in providers if until is not None and _is_for_all(tree, item, until)), None)
+    return WaitedObject(
+        shortened(text, _LONGEST), kind.noun, at.line, providers, made, names, name, method, until, ever
+    )
+
+
+def _is_for_all(tree: ast.Module, provider: Provider, until: str) -> bool:
+    """Whether its function sets a flag to True that the condition reads: `self.closed = True`, then notify()."""
+    scope = scope_of(tree, provider.line)
+    return provider.method == "notify" and any(
+        isinstance(item, ast.Assign)
+        and isinstance(item.value, ast.Constant)
+        and item.value.value is True
+        and any(ast.unparse(target) in until for target in item.targets)
+        for item in own_nodes(scope)
+    )
 
 
 def _is_on_its_way(view: ProcessView, at: PythonFrame, tree: ast.Module, line: int) -> bool:

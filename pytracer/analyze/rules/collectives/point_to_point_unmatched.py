@@ -39,6 +39,7 @@ from pytracer.analyze.collectives.messages import (
 )
 from pytracer.analyze.collectives.polled_works import polling
 from pytracer.analyze.collectives.same_way import SameWay, same_way
+from pytracer.analyze.collectives.unsent_messages import UnsentMessage, unsent_message
 from pytracer.analyze.collectives.wait_graph import Unequal, Wait
 from pytracer.analyze.collectives.ways import Side, way_to
 from pytracer.analyze.deaths.attribution import symptom_evidence, views_of, waited_ns
@@ -180,7 +181,7 @@ def _describe_circle(job: JobView, found: _Circle) -> Description:
         )
     way = " -> ".join(str(rank) for rank in (*cycle[:8], *(("...",) if len(cycle) > 8 else ()), cycle[0]))
     said = "; ".join(_with_count(wait) for wait in found.waits[:_LISTED])
-    empty = _empty(job, found)
+    empty = _empty(job, found) or _unsent(job, found)
     why = f"; {empty.subject}" if empty is not None else ""
     return Description(
         f"{capital(span_words(cycle))} wait for each other in a cycle ({way}): {said}{why}.",
@@ -202,6 +203,12 @@ def _sides(job: JobView, found: _Circle) -> tuple[Side, Side] | None:
 def _empty(job: JobView, found: _Circle) -> EmptyLoop | None:
     sides = _sides(job, found)
     return empty_loop(*sides) if sides is not None else None
+
+
+def _unsent(job: JobView, found: _Circle) -> UnsentMessage | None:
+    """Why the sender of a message that the circle waits for left it out."""
+    messages = (wait for wait in found.waits if wait.call.point_to_point)
+    return next((unsent for wait in messages if (unsent := unsent_message(job, wait)) is not None), None)
 
 
 def _same_way(job: JobView, found: _Circle) -> SameWay | None:
@@ -300,8 +307,11 @@ def _describe_sizes(job: JobView, item: Unequal) -> Description:
 def _describe_alone(job: JobView, wait: Wait) -> Description:
     peer = wait.targets[0]
     never = "never sent" if wait.call.op == "recv" else "never received"
+    unsent = unsent_message(job, wait)
+    why = f"; {unsent.subject}" if unsent is not None else ""
     return Description(
-        f"{capital(wait_words(wait))}, and rank {peer} {never} that message{_count(wait)}.",
+        f"{capital(wait_words(wait))}, and rank {peer} {never} that message{_count(wait)}{why}.",
         [*(last_seen(view) for view in views_of(job, [peer])), *symptom_evidence(job)],
-        number_advice(job, wait) or f"Look at what rank {peer} did instead; every send needs its receive.",
+        (unsent.advice if unsent is not None else number_advice(job, wait))
+        or f"Look at what rank {peer} did instead; every send needs its receive.",
     )

@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 
 from pytracer.analyze.engine import build_report
+from pytracer.decode.types.snapshot import Process
 from tests.support import scenarios as s
+from tests.support.collectives import TIME_OUT, Ranks, call
 from tests.support.deaths import advice, summary, verdict
 from tests.support.standing import EXIT, in_native, parent, stopped
 from tests.support.synth import Box, Frame
-from tests.unit.analyze.rules.test_collectives import late
+from tests.unit.analyze.rules.test_collectives import DONE, late
 from tests.unit.analyze.rules.test_waited_objects import of
 
 STAGE = """\
@@ -79,3 +81,49 @@ def test_rank_that_looks_for_a_file_alone_while_the_others_wait_for_it(name: str
     assert summary(report).endswith(has) == own
     assert ("make `path` the same path on all ranks: make it on rank 0" in advice(report)) == own
     assert ("Compare the path with that of whoever writes it" in advice(report)) == (not own)
+
+
+BEHIND = """\
+class Vocabulary:
+    def build(self):
+        dist.barrier()
+        torch.save(WORDS, self.path)
+    def wait(self):
+        while not os.path.exists(self.path):
+            time.sleep(0.1)
+    def load(self, rank):
+        self.build() if rank != 1 else self.wait()
+"""
+
+
+@pytest.mark.parametrize("too_late", [True, False])
+def test_file_that_a_waiting_rank_writes_behind_its_collective_is_told(too_late: bool, run: Path) -> None:
+    """missing-rank; the look-alike had written it before."""
+    lines = ["        dist.barrier()\n", "        torch.save(WORDS, self.path)\n"]
+    script = of(run, BEHIND if too_late else BEHIND.replace("".join(lines), "".join(lines[::-1])))
+    job = Ranks(2)
+    job.everybody(DONE)
+    job.calls(0, call("barrier", state="started"), first=2)
+    builds: list[Frame] = [("Vocabulary.build", script, 3 if too_late else 4), ("Vocabulary.load", script, 9)]
+    waits: list[Frame] = [("Vocabulary.wait", script, 7), ("Vocabulary.load", script, 9)]
+    in_torch: Frame = ("barrier", f"{s.TORCH}/distributed/distributed_c10d.py", 4621)
+    job.boxes[0].at(7000).exception("RuntimeError", TIME_OUT, [in_torch, *builds]).exit(1)
+    job.endings[0] = {"exit_code": 1}
+    job.terminated(1)
+    job.boxes[1].at(7900).signal_seen(15, 99)
+    job.boxes[1].crash(0, code=0, state=EXIT, python=waits, native=[(s.PYTHON, 0x1000)])
+    loaded = job.job(run)
+    ranks = [item for item in loaded.processes if item.rank == 1]
+    processes = tuple(_asleep(item) if item in ranks else item for item in loaded.processes)
+    report = build_report(replace(loaded, processes=processes))
+    words = "rank 0 writes that file at line 4 (`torch.save(WORDS, self.path)`) only, behind the collective of line 3"
+    assert "in the loop `while not os.path.exists(self.path)` (line 6)" in summary(report)
+    assert (words in summary(report)) == too_late
+    assert ("move line 4 (`torch.save(WORDS, self.path)`) above it" in advice(report)) == too_late
+
+
+def _asleep(process: Process) -> Process:
+    ending = process.snapshot.ending
+    assert ending is not None
+    frames = tuple(replace(frame, function="time_sleep") for frame in ending.native_stack)
+    return replace(process, snapshot=replace(process.snapshot, ending=replace(ending, native_stack=frames)))

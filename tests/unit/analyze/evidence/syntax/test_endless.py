@@ -240,3 +240,29 @@ def test_episode_that_something_else_may_end_is_no_such_loop(more: str) -> None:
     """The look-alikes."""
     found = reason(EPISODE.format(more=more), 4)
     assert found is None or "gives a `done`" not in found.words
+
+
+LEFT_OUT = """\
+def run(self, loader):
+    while self.step < self.most:
+        for batch in loader:
+            loss = self.model(batch)
+            if not torch.isfinite(loss):
+                continue
+            {before}
+            self.step += 1
+"""
+
+
+def test_batches_that_are_all_left_out_count_no_step() -> None:
+    """Said only of a loop that did nothing more: work that goes on looks the same."""
+    found = reason(LEFT_OUT.format(before="loss.backward()"), 4)
+    assert found is not None and found.of_pause
+    assert "the `continue` of line 6 comes before `self.step += 1` (line 8)" in found.words
+    assert "where `not torch.isfinite(loss)` (line 5) holds" in found.words
+
+
+def test_batches_of_which_something_else_counts_are_no_reason() -> None:
+    """The look-alike."""
+    found = reason(LEFT_OUT.format(before="self.step = done(loss)"), 4)
+    assert found is None or "comes before" not in found.words
