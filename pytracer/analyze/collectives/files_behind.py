@@ -14,9 +14,9 @@ from pytracer.analyze.deaths.attribution import views_of
 from pytracer.analyze.evidence.ends.ended_while import own_path_alone
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
-from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
+from pytracer.analyze.evidence.syntax.calls import passed_values
 from pytracer.analyze.evidence.syntax.scopes import own_nodes
-from pytracer.analyze.evidence.waits.asked_names import WRITES, missing_name
+from pytracer.analyze.evidence.waits.asked_names import missing_name, writes_file
 from pytracer.analyze.evidence.waits.busy import polled_by, polled_test
 from pytracer.analyze.evidence.waits.polled_paths import asked_paths
 from pytracer.analyze.evidence.waits.waits import program_stack
@@ -91,7 +91,7 @@ def _writes(other: ProcessView, value: tuple[str, str | None]) -> tuple[PythonFr
 
 def _writing(spot: Spot, line: int) -> Iterator[ast.Call]:
     for item in own_nodes(spot.scope):
-        if isinstance(item, ast.Call) and item.lineno > line and called_name(item) in WRITES:
+        if isinstance(item, ast.Call) and item.lineno > line and writes_file(item):
             yield item
 
 

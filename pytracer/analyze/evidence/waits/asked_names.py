@@ -15,7 +15,7 @@ import msgspec
 from pytracer._text import shortened
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.slice import Slice
-from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
+from pytracer.analyze.evidence.syntax.calls import argument_at, called_name, passed_values
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.path_ends import path_end
 from pytracer.analyze.evidence.waits.polled_paths import asked_paths
@@ -23,9 +23,9 @@ from pytracer.analyze.naming import LineWords, line_in
 from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import PythonFrame
 
-WRITES = frozenset(
-    {"touch", "open", "save", "dump", "write_text", "write_bytes", "mkdir", "makedirs", "mknod", "rename", "replace",
-     "savez", "savetxt", "save_file", "symlink", "link", "copy", "copyfile", "move"}
+_WRITES = frozenset(
+    {"touch", "save", "dump", "write_text", "write_bytes", "mkdir", "makedirs", "mknod", "rename", "savez", "savetxt",
+     "save_file", "symlink", "copyfile"}
 )  # fmt: skip
 _LEAST, _ALIKE, _LONGEST = 4, 0.75, 60
 
@@ -79,6 +79,14 @@ def missing_name(snapshot: Snapshot, frames: Sequence[PythonFrame], test: ast.ex
     return MissingName(name, shortened(ast.unparse(path), _LONGEST), line, other)
 
 
+def writes_file(call: ast.Call) -> bool:
+    """Whether it makes a file, or changes one; open() only where its mode does."""
+    if called_name(call) != "open":
+        return called_name(call) in _WRITES
+    mode = argument_at(call, 0 if isinstance(call.func, ast.Attribute) else 1, "mode")
+    return isinstance(mode, ast.Constant) and isinstance(mode.value, str) and any(sign in mode.value for sign in "wax+")
+
+
 def _mentions(files: Mapping[str, ast.Module], name: str) -> Iterator[ast.Constant]:
     """Each text of the program that has the name in it."""
     for tree in files.values():
@@ -91,7 +99,7 @@ def _written(files: Mapping[str, ast.Module]) -> Iterator[tuple[str, ast.Call, s
     """The calls that make files whose names the source shows, with these names."""
     for file, tree in files.items():
         for item in nodes_of(tree):
-            if not isinstance(item, ast.Call) or called_name(item) not in WRITES:
+            if not isinstance(item, ast.Call) or not writes_file(item):
                 continue
             owner = [item.func.value] if isinstance(item.func, ast.Attribute) else []
             for given in (*owner, *passed_values(item)):

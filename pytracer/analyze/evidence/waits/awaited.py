@@ -15,7 +15,7 @@ import msgspec
 from pytracer._text import shortened
 from pytracer.analyze.behind import Place
 from pytracer.analyze.evidence.slicing.files import program_files
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.coroutines import (
     Coroutine,
     Made,
@@ -62,7 +62,7 @@ def awaited_reason(view: ProcessView, wait: ProcessWait) -> ThreadReason | None:
     end = end_of(view)
     if reason is None or end is None:
         return None
-    return msgspec.structs.replace(reason, sure=pause_of(view, end.mono_ns) is not None)
+    return msgspec.structs.replace(reason, sure=reason.sure and pause_of(view, end.mono_ns) is not None)
 
 
 def _taken_again(files: Mapping[str, ast.Module], run: Sequence[Coroutine], here: str) -> ThreadReason | None:
@@ -212,6 +212,7 @@ def _by_an_error(
         f"with the join() of line {places[0][1]}, as by asyncio.wait(..., return_when=asyncio.FIRST_COMPLETED), so "
         f"that an error is raised; and call {DONE}() in a `finally`.",
         places,
+        sure=False,
     )
 
 
@@ -249,7 +250,11 @@ def _awaits(part: Coroutine, name: str) -> tuple[Coroutine, int] | None:
     for item in nodes:
         if not isinstance(item, ast.Await) or is_limited(nodes, item.lineno):
             continue
-        gathers = isinstance(item.value, ast.Call) and called_name(item.value) in _GATHERS
+        gathers = (
+            isinstance(item.value, ast.Call)
+            and called_name(item.value) in _GATHERS
+            and keyword_value(item.value, "return_when") is None
+        )
         called = [call for call in nodes_of(item) if isinstance(call, ast.Call) and called_name(call) == name]
         if called and (gathers or item.value in called):
             return part, item.lineno

@@ -164,6 +164,7 @@ def test_taker_that_an_error_may_have_ended_is_looked_at(run: Path) -> None:
         summary(found)
     )
     assert "`task.exception()` of those that are done()" in advice(found)
+    assert verdict(found) == ("hang", "possible")
 
 
 def test_taker_that_catches_its_errors_is_no_reason(run: Path) -> None:
@@ -180,6 +181,13 @@ def test_taker_that_never_ends_is_not_to_be_awaited(run: Path) -> None:
     found = looped(run, source)
     assert "line 13 awaits embed, which takes from `queue` for ever (line 3): nothing leaves its loop" in summary(found)
     assert advice(found).startswith("Let the loop end at a mark: put `None` into `queue` behind the last item")
+
+
+def test_wait_for_the_first_of_several_ends_with_that(run: Path) -> None:
+    """The look-alike."""
+    first = "asyncio.wait([*tasks, embed(queue)], return_when=asyncio.FIRST_COMPLETED)"
+    source = QUEUE.replace("queue.join()", first).replace("    for task in tasks:\n        task.cancel()\n", "")
+    assert "for ever" not in summary(looped(run, source))
 
 
 def test_taker_that_ends_at_a_mark_may_be_awaited(run: Path) -> None:

@@ -148,6 +148,7 @@ def test_file_of_a_name_that_no_line_writes_is_told_with_the_one_like_it(run: Pa
     [
         ('"_SUCCESS"', '".success"'),
         ('"_SUCCESS"', '"vocabulary.txt"'),  # of another file
+        ('(cache / "_SUCCESS").touch()', 'open("_SUCCESS")'),  # which is read
         ('cache / ".success"', "cache / NAME"),
         ("def prepare", 'NAME = ".success"\n\ndef prepare'),  # which another line may use
     ],
