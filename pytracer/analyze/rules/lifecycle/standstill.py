@@ -48,7 +48,12 @@ of a tensor whose worker has ended; another error there ends it with a traceback
 class cannot be called with its `args` alone: what was raised, or which task returned it, and its constructor are named
 then. A task of a multiprocessing pool is lost when its worker ends by sys.exit(), os._exit() or a signal, or cannot
 read it; so is what a worker should have put into a queue that its parent asks. The line that sent the signal is named,
-with its condition: a thread of the program that watches memory ends such a worker as well.
+with its condition: a thread of the program that watches memory ends such a worker as well. A Barrier opens for as many
+as it was made for; takers of a full queue that put into it themselves leave nobody to make room; a branch that leaves
+between acquire() and release() keeps one place for good. A signal handler may take the lock that its own thread holds:
+Python runs it between two steps of a locked section. A lock of a file is not reentrant when the file is opened anew.
+The stack of an event loop has none of its coroutines: their source shows a Semaphore that is asked for inside of
+itself, an item without task_done(), a worker that takes for ever and is awaited, and two that wait for each other.
 
 What to do: OpenMP: start children by spawn or forkserver, or call torch.set_num_threads(1) before the first operator of
 the parent. Locks: take them in one order, and none in `__del__`. RPC: do not wait inside of a call, or have more
