@@ -37,6 +37,7 @@ from pytracer.analyze.evidence.failing.data.samples import empty_sequence, not_j
 from pytracer.analyze.evidence.failing.data.seeds import seed_beyond
 from pytracer.analyze.evidence.failing.data.shared_files import shared_file
 from pytracer.analyze.evidence.failing.data.single_rows import one_row_of_several
+from pytracer.analyze.evidence.failing.data.text_arrays import text_array
 from pytracer.analyze.evidence.failing.data.text_values import no_number, no_number_subject
 from pytracer.analyze.evidence.failing.line import FailingLine, failing_line
 from pytracer.analyze.evidence.failing.not_finite.converted import converted, converted_subject
@@ -248,6 +249,7 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
     environment_variable,
     number_of_environment,
     no_number,
+    text_array,
     seed_beyond,
     pickled_elsewhere,
     folder_for_file,

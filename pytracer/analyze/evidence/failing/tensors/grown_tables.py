@@ -9,6 +9,7 @@ import msgspec
 from msgspec import structs
 
 from pytracer._patterns import Pattern
+from pytracer._text import list_words
 from pytracer.analyze.evidence.failing.expressions import short, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.slicing.calls import argument_of, method_of
@@ -17,7 +18,7 @@ from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.names import elements, variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
-from pytracer.analyze.evidence.syntax.scopes import is_parameter, own_nodes, scope_of, statement_at
+from pytracer.analyze.evidence.syntax.scopes import class_around, is_parameter, own_nodes, scope_of, statement_at
 
 _OF_TOKENIZERS = frozenset({"add_tokens", "add_special_tokens"})
 _ADDS = _OF_TOKENIZERS | {"add_token", "append", "extend", "add", "update", "insert", "setdefault"}
@@ -37,6 +38,7 @@ class GrownTable(msgspec.Struct, frozen=True):
     grown: tuple[str | None, int, str]
     of_library: bool  # a method that tokenizers have, of no class of the program
     sure: bool  # else what is added may be there already
+    further: tuple[int, ...] = ()  # lines behind `grown` that add, too
 
     def why(self, at: FailingLine) -> str:
         """`` line 91 adds to `tokenizer` after line 88 made it with len(tokenizer) ``."""
@@ -55,10 +57,12 @@ class GrownTable(msgspec.Struct, frozen=True):
             if self.of_library
             else "a new nn.Embedding with the old rows copied"
         )
-        return (
-            f"Move {grown} (`{short(self.grown[2])}`) above {made} (`{short(self.made[2])}`), or enlarge the table "
-            f"after it ({larger}, before the optimizer is made)."
-        )
+        if self.further:
+            lines = [grown, *(at.in_file(self.grown[0], line) for line in self.further)]
+            move = f"Move {list_words(lines)} above {made}"
+        else:
+            move = f"Move {grown} (`{short(self.grown[2])}`) above {made} (`{short(self.made[2])}`)"
+        return f"{move}, or enlarge the table after it ({larger}, before the optimizer is made)."
 
 
 def grown_table(at: FailingLine, table: str, rows: int, high: int) -> GrownTable | None:
@@ -81,7 +85,8 @@ def grown_table(at: FailingLine, table: str, rows: int, high: int) -> GrownTable
         return None
     spot, count = found.spot, found.node
     for _ in range(_HOPS):
-        for line, text, added, adds, is_sure in _additions(at, of, count, spot):
+        additions = [*_additions(at, of, count, spot)]
+        for line, text, added, adds, is_sure in additions:
             now = _length(at, of) if isinstance(count, ast.Call) and called_name(count) == "len" else None
             if now is not None and now <= high:
                 return None
@@ -94,7 +99,8 @@ def grown_table(at: FailingLine, table: str, rows: int, high: int) -> GrownTable
             words = source(statement) if isinstance(statement, ast.Expr | ast.Assign) else source(found.node)
             of_library = adds in _OF_TOKENIZERS and at.slice.class_of(of, spot) is None
             return GrownTable(source(of), _renamed(found.node, of), (spot.file, spot.line, words),
-                              (spot.file, line, text), of_library, is_sure or now is not None)  # fmt: skip
+                              (spot.file, line, text), of_library, is_sure or now is not None,
+                              tuple(item[0] for item in additions if item[0] > line))  # fmt: skip
         outer = _passed(at, of, spot)
         if outer is None:
             return None
@@ -176,7 +182,9 @@ def _additions(
         call = item.value if isinstance(item, (ast.Expr, ast.Assign, ast.AugAssign)) else None
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
             continue
-        sure = _adds(at, call, of, count, spot) if source(call.func.value) == name else None
+        owner = source(call.func.value)
+        sure = _adds(at, call, of, count, spot) if owner == name else None
+        sure = _adds_to_own(call, name, spot) if owner == "self" and name.startswith("self.") else sure
         if sure is not None:
             yield item.lineno, source(call), _how_many(call, item, spot), call.func.attr, sure
 
@@ -208,6 +216,16 @@ def _always_adds(node: ast.AST) -> bool:
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         return node.func.attr in _ALWAYS_ADDS
     return isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add)
+
+
+def _adds_to_own(call: ast.Call, kept: str, spot: Spot) -> bool | None:
+    """As _adds(), of another method of the same object: `self.add(token)`."""
+    owner = class_around(spot.tree, spot.scope)
+    attribute = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+    method = method_of(owner, (attribute,)) if owner is not None else None
+    fills = [item for item in own_nodes(method) if _fills(item, kept)] if method is not None else []
+    tests = [item for item in own_nodes(method) if isinstance(item, (ast.If, ast.IfExp, ast.Try))] if fills else []
+    return not tests and any(map(_always_adds, fills)) if fills else None
 
 
 def _kept(owner: ast.ClassDef, count: ast.AST) -> str | None:

@@ -6,6 +6,7 @@ import ast
 import re
 
 from pytracer._patterns import Pattern
+from pytracer.analyze.evidence.failing.data.next_samples import behind_the_last, number_of_worker
 from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.numbers import whole_number
@@ -293,6 +294,10 @@ def index_of_list(at: FailingLine) -> str | None:
             "(dist.get_world_size()), or start no more ranks than that."
         )
     has = f"`{name}`{table} has {many}{by}{what}{loop}"
+    own = behind_the_last(at, node, count) if index == count else None
+    own = own or number_of_worker(at, node.slice)
+    if own is not None:
+        return f"`{name}`{table} has {many}{by}{what}: {own}"
     if re.search(rf"\b(?:range\((?:0, )?len\({re.escape(name)}\)\)|enumerate\({re.escape(name)}\))", loop):
         return (
             f"{has}: it had more when that loop began, and was made shorter since. Build a new list of what is kept, "

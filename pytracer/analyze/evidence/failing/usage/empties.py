@@ -105,7 +105,9 @@ def _zero(at: FailingLine) -> str | None:
         spot = at.slice.spot(0)
         why = why or (empty_data(at, counted, spot) if spot is not None else None)
         made = f": {why}" if why else at.came(name or "")
-        return f"`{source(counted)}` has no elements, so its length is 0{made}. {_HANDLE}"
+        dropped = why is not None and why.endswith("drop_last=True drops them")
+        handle = "Make that loader with drop_last=False, or with smaller batches." if dropped else _HANDLE
+        return f"`{source(counted)}` has no elements, so its length is 0{made}. {handle}"
     name = variable(divisor)
     if name is None:
         return zero_sum(at, divisor) or zero_item(at, divisor)
