@@ -137,6 +137,13 @@ def test_explanation_that_fails_is_told(monkeypatch: pytest.MonkeyPatch, tmp_pat
 
 SUBJECTS = [
     (
+        (
+            "class Prices:\n    rows = [{'year': '1990'}, {'year': ''}]\n    def __getitem__(self, index):\n"
+            "        row = self.rows[index]\n        return float(row['year'])\nPrices()[1]\n"
+        ),
+        "`row['year']` of sample 1 is empty",
+    ),
+    (
         'config = {"optimizer": {"lr": "1e-4"}}\ntorch.optim.AdamW([torch.ones(1)], **config["optimizer"])\n',
         "`config['optimizer']['lr']` is the text '1e-4'",
     ),

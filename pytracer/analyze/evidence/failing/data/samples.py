@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from pytracer._patterns import Pattern
-from pytracer._text import uncapital
+from pytracer._text import capital, uncapital
 from pytracer.analyze.evidence.failing.data.datasets import Getter, getter, sample_name
 from pytracer.analyze.evidence.failing.data.sample_keys import lacking_key
 from pytracer.analyze.evidence.failing.data.unequal_sizes import advice_of_sizes
@@ -36,7 +36,7 @@ def unequal_samples(at: FailingLine) -> str | None:
     found = getter(at)
     lacking = lacking_key(at, kinds, found)
     if lacking is not None:
-        return f"{lacking.words}. {lacking.change}"
+        return f"{capital(lacking.words)}. {lacking.change}"
     part, where = _part(at, found, place)
     if len(kinds) != _HALVES:
         if "batch must contain" not in at.message:

@@ -7,6 +7,7 @@ import ast
 import msgspec
 
 from pytracer._patterns import Pattern
+from pytracer.analyze.evidence.exceptions.name_origins import sample_number
 from pytracer.analyze.evidence.failing.data.text_lines import line_of_file
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.loops import LOOPS
@@ -61,8 +62,9 @@ def no_number_subject(at: FailingLine) -> str | None:
     found = _refused(at)
     if found is None:
         return None
-    where = line_of_file(at)
-    return f"{found.place} is {found.what}{f', in {where}' if where else ''}"
+    where, number = line_of_file(at), sample_number(at.snapshot, at.exception, at.stack)
+    which = f" of sample {number}" if number is not None else ""
+    return f"{found.place}{which} is {found.what}{f', in {where}' if where else ''}"
 
 
 def _refused(at: FailingLine) -> _Refused | None:
