@@ -199,7 +199,8 @@ def explanation_of(job: JobView, told: Told) -> Explanation:
         report = ExceptionReport(type=first.type, message=first.message)
         stack = [item for item in (first.innermost, first.frame) if item is not None]
         stack = stack[:1] if first.innermost == first.frame else stack
-        if first.type == "TypeError" and stack and is_library_file(stack[-1].file):  # a function that torch calls
+        called = first.type == "TypeError" and " positional argument" in first.message
+        if called and stack and is_library_file(stack[-1].file):  # a function of the program that torch calls
             stack = [*stack, *view.exception_stack]
         return explained(snapshot, report, stack)
     dataset = origin.snapshot.worker.dataset if origin.snapshot.worker is not None else None

@@ -105,14 +105,14 @@ def _meant(text: str, places: list[str], *, is_int: bool) -> tuple[str, str]:
         return (
             "empty",
             (
-                "leave such rows out where they are read, or put a number in place of it "
+                "leave such entries out where they are read, or put a number in place of it "
                 "(`float(x) if x.strip() else float('nan')`, and fill the NaN before training)."
             ),
         )
     if plain.lower() in _MISSING:
         return (
             f"{text!r}, a mark for a value that is missing",
-            "leave such rows out where they are read, or put a number in place of it.",
+            "leave such entries out where they are read, or put a number in place of it.",
         )
     if is_int and _NUMBER.match(plain):
         return f"{text!r}, and int() takes no decimal point or exponent", f"write int(float({place}))."
@@ -126,7 +126,7 @@ def _meant(text: str, places: list[str], *, is_int: bool) -> tuple[str, str]:
     return (
         f"the text {text!r}",
         (
-            "if it is a class or another word, map it to a number by a dict. Else compare that row with the others: "
-            "the wrong column or separator, a header, a damaged row."
+            "if it is a class or another word, map it to a number by a dict. Else compare that entry with the others: "
+            "the wrong column or separator, a header, a damaged line."
         ),
     )
