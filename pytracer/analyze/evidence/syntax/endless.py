@@ -37,6 +37,9 @@ from pytracer.analyze.evidence.syntax.unbounded import (
 
 _TOLERANCE = Pattern(r"tol|eps|thresh|delta|diff|err|change|gap|resid", re.IGNORECASE)
 _TIME = frozenset({"sleep", "time", "monotonic", "perf_counter", "info", "debug", "warning"})
+_CLOCKS = frozenset(
+    {"time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "now", "utcnow"}
+)
 _TAKES, _PUTS = frozenset({"pop", "popleft", "get", "heappop"}), frozenset({"append", "extend", "appendleft", "put"})
 
 
@@ -213,7 +216,7 @@ def _container(test: ast.expr) -> str | None:
 
 def _unchanged(scope: Scope, loop: EndlessLoop, test: ast.expr, leaves_there: bool) -> Reason | None:
     names = names_read(test)
-    if not names or yields(body_of(loop)):
+    if not names or yields(body_of(loop)) or _reads_clock(test):
         return None
     read = list_words([f"`{name}`" for name in names[:3]])
     local = all(is_own(scope, name) for name in names) and is_plain(test)
@@ -236,6 +239,11 @@ def _unchanged(scope: Scope, loop: EndlessLoop, test: ast.expr, leaves_there: bo
         "still runs: let the loop look at that, too (`is_alive()`, `exitcode`), sleep in it, and give up after a time.",
         by_others=True,
     )
+
+
+def _reads_clock(test: ast.expr) -> bool:
+    """`time.time() - began < 5`, which becomes false by itself."""
+    return any(isinstance(item, ast.Call) and called_name(item) in _CLOCKS for item in nodes_of(test))
 
 
 def _skipped(loop: EndlessLoop, changes: Sequence[_Change], line: int) -> Reason | None:

@@ -21,6 +21,8 @@ from pytracer.report.job import PythonFrame
 
 _LONGEST = 60
 _FEW = 4
+_EXTENSION = Pattern(r"\.(cpython|abi3)[^/]*\.so$")
+_STANDARD = Pattern(r"/lib-dynload/")
 _BLOCKING = Pattern(  # glibc
     r"_*(?:GI_+)?(?:libc_)?(?P<name>read|recv|recvfrom|recvmsg|poll|ppoll|select|pselect|epoll_wait|epoll_pwait|accept|accept4"
     r"|connect|write|send|sendto|sendmsg|wait4|waitpid|waitid|futex\w*|pthread_cond_\w*wait\w*|sem_\w*wait\w*"
@@ -113,7 +115,14 @@ def busy_at(view: ProcessView) -> Busy | None:
     call = "open" if wait is not None else call
     if call is not None and loop is None:
         return Busy(frame, None, None, call=call)
-    return Busy(frame, own_function(view) if is_main else None, loop)
+    return Busy(frame, own_function(view) if is_main and not _in_standard_library(view) else None, loop)
+
+
+def _in_standard_library(view: ProcessView) -> bool:
+    """Whether native code of CPython's own modules ran, such as sqlite3's: its loops are not the program's."""
+    images = (frame.image or "" for frame in before_signal(view))
+    first = next((image for image in images if _EXTENSION.search(image)), "")
+    return _STANDARD.search(first) is not None
 
 
 class Polled(msgspec.Struct, frozen=True):

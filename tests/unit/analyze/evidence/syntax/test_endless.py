@@ -266,3 +266,10 @@ def test_batches_of_which_something_else_counts_are_no_reason() -> None:
     """The look-alike."""
     found = reason(LEFT_OUT.format(before="self.step = done(loss)"), 4)
     assert found is None or "comes before" not in found.words
+
+
+@pytest.mark.parametrize("clock", ["time.time()", "time.monotonic()", "perf_counter()", "datetime.now()"])
+def test_a_clock_goes_on_by_itself(clock: str) -> None:
+    """The look-alike of a flag that another thread has to set."""
+    assert reason(f"def pause(end):\n    while {clock} < end:\n        pass\n", 2) is None
+    assert reason("def pause(end):\n    while state.at < end:\n        pass\n", 2) is not None
