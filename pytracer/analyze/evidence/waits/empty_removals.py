@@ -18,7 +18,7 @@ from pytracer.analyze.evidence.syntax.outcomes import ValueOf
 from pytracer.analyze.evidence.syntax.removals import removal_of
 from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes, scope_of, spans
 from pytracer.analyze.evidence.syntax.unbounded import EndlessLoop, Reason, loops_at
-from pytracer.analyze.evidence.waits.made_tensors import made_tensors
+from pytracer.analyze.evidence.waits.made_tensors import made_in_loop
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import PythonFrame
@@ -46,22 +46,13 @@ def empty_removal(view: ProcessView, frame: PythonFrame, value_of: ValueOf) -> E
     found = removal_of(scope, loop) if loop is not None else None
     if loop is None or found is None:
         return None
-    sizes = [nbytes for line, nbytes in _last_made(view, frame, scope, loop) if spans(found.node, line)]
+    sizes = [nbytes for line, nbytes in made_in_loop(view, frame, scope, loop) if spans(found.node, line)]
     many, few = len(sizes) >= _LEAST, len({*sizes}) * _PER_SIZE <= len(sizes)
     alone = _made_before(scope, loop, found.whole) or _passes(scope, loop, value_of) >= len(sizes)
     proven = many and few and alone
     if not proven and ((many and not few) or found.always):
         return None  # it removes something
     return EmptyRemoval(frame, loop, found.reason(loop, proven=proven))
-
-
-def _last_made(view: ProcessView, frame: PythonFrame, scope: Scope, loop: EndlessLoop) -> list[tuple[int, int]]:
-    """Lines and sizes of the function's last tensors, back to the last one that the loop did not make."""
-    if isinstance(scope, (ast.Module, ast.Lambda)):
-        return []
-    there = made_tensors(view, frame, scope)
-    last = next((number for number, item in enumerate(reversed(there)) if not spans(loop, item[0])), len(there))
-    return there[len(there) - last :]
 
 
 def _made_before(scope: Scope, loop: EndlessLoop, whole: str) -> bool:

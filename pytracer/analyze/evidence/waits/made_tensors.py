@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from pytracer.analyze.evidence.syntax.scopes import spans
+from pytracer.analyze.evidence.syntax.scopes import Scope, spans
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import PythonFrame
 
@@ -24,3 +24,12 @@ def made_tensors(view: ProcessView, frame: PythonFrame, within: ast.stmt) -> lis
         if place.line is not None and spans(within, place.line)
     )
     return [(line, nbytes) for _, line, nbytes in found]
+
+
+def made_in_loop(view: ProcessView, frame: PythonFrame, scope: Scope, loop: ast.stmt) -> list[tuple[int, int]]:
+    """Those of a loop since it began: of the function's last ones, back to the last that the loop did not make."""
+    if isinstance(scope, (ast.Module, ast.Lambda)):
+        return []
+    there = made_tensors(view, frame, scope)
+    last = next((number for number, item in enumerate(reversed(there)) if not spans(loop, item[0])), len(there))
+    return there[len(there) - last :]

@@ -19,6 +19,7 @@ FEW = 32  # operations of storages without a time of their own
 _TIMES = 20  # as long as the longest one before
 _SHORT_NS = 100_000_000
 _AT_ONCE_NS = 10_000_000
+_WORK = frozenset({"STEP", "NODE"})
 _LEAST = 3  # spans that show what is usual
 
 
@@ -86,6 +87,12 @@ class Pause(msgspec.Struct, frozen=True):
         one = "a batch" if self.samples is not None else "a step"
         usual = f"{self.usual_ns / 1e6:.1f} ms" if self.usual_ns < _SHORT_NS else time_words(self.usual_ns)
         return f", where {one} had taken {usual} at most (the last {self.spans})"
+
+
+def is_idle(view: ProcessView, until_ns: int) -> bool:
+    """Whether no step, optimizer's or backward's, is recorded for long; a program without any may only infer."""
+    works = [item.mono_ns for item in view.process.snapshot.events if item.kind in _WORK and item.mono_ns < until_ns]
+    return until_ns - max(works, default=until_ns - LONG_NS) >= LONG_NS
 
 
 def pause_of(view: ProcessView, until_ns: int) -> Pause | None:

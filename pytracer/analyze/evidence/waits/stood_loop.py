@@ -44,8 +44,11 @@ from pytracer.analyze.evidence.waits.empty_appends import empty_append
 from pytracer.analyze.evidence.waits.empty_passes import empty_pass
 from pytracer.analyze.evidence.waits.empty_removals import empty_removal
 from pytracer.analyze.evidence.waits.endless_work import endless_work
+from pytracer.analyze.evidence.waits.missed_draws import is_first_item, missed_draws
 from pytracer.analyze.evidence.waits.quiet import Pause, pause_of
 from pytracer.analyze.evidence.waits.slow_regex import slow_regex
+from pytracer.analyze.evidence.waits.standing_masks import standing_mask
+from pytracer.analyze.evidence.waits.swallowed_tries import swallowed_tries
 from pytracer.analyze.evidence.waits.waits import (
     before_signal,
     end_of,
@@ -155,6 +158,11 @@ def stood_loop(view: ProcessView) -> StoodLoop | None:
     still = _standing(view, stack, frames)
     if still is not None:
         return StoodLoop(still[0], frames[0], pause, still[1].lineno, head_of(still[1]), still[2])
+    for place, frame in enumerate(frames if not asleep else ()):
+        paused = pause is not None or (place + 1 < len(frames) and is_first_item(view, frames[place + 1]))
+        found = _shown(view, frame, _values(view, stack, frame), paused=paused)
+        if found is not None:
+            return StoodLoop(frame, frames[0], pause, found[0].lineno, head_of(found[0]), found[1])
     work = endless_work(view, stack, frames, blocked=asleep and pause is not None)
     if work is not None:
         return StoodLoop(work.frame, frames[0], pause, work.line, work.head, work.reason)
@@ -167,9 +175,9 @@ def stood_loop(view: ProcessView) -> StoodLoop | None:
         return StoodLoop(frames[0], frames[0], pause, tried[0].lineno, head_of(tried[0]), tried[1])
     if pause is None:
         return None
-    found = _search(view, frames, pause, asleep=asleep)
-    if found is not None or asleep:
-        return found
+    searched = _search(view, frames, pause, asleep=asleep)
+    if searched is not None or asleep:
+        return searched
     return StoodLoop(frames[0], frames[0], pause, None, None, None) if pause.stood else None
 
 
@@ -186,6 +194,20 @@ def _between_tries(view: ProcessView, frame: PythonFrame) -> tuple[EndlessLoop, 
         if handler is not None and spans_body(handler.body, frame.line or 0):
             return loop, msgspec.structs.replace(_of_tries(view, loop, handler), idle=True)
     return None
+
+
+def _shown(
+    view: ProcessView, frame: PythonFrame, values: ValueOf, *, paused: bool
+) -> tuple[EndlessLoop, Reason] | None:
+    """A loop whose recorded passes, or variables, show that it has not come nearer to its end."""
+    mask = standing_mask(view, frame)
+    if mask is not None:
+        return mask.loop, mask.reason
+    tried = swallowed_tries(view, frame, values)
+    if tried is not None and (tried.reason.sure or paused):
+        return tried.loop, tried.reason
+    missed = missed_draws(view, frame, values) if paused else None
+    return (missed.loop, missed.reason) if missed is not None else None
 
 
 def _counted_up(view: ProcessView, stack: Sequence[PythonFrame]) -> tuple[PythonFrame, ast.For, Reason] | None:

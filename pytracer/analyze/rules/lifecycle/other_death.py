@@ -11,6 +11,11 @@ no step and hardly a tensor for 5 s, may have stood still there: what the loop r
 does a DataLoader without a batch, where all that the loop yields or that ends it is inside of the `for` over that. A
 loop that adds to a tensor until it is long enough never ends where it has nothing to add: its recorded passes show it.
 
+So do those of a loop that goes on while a mask has a true element, and left as many each time: of a matrix with more
+columns than rows, each of which takes one column at most, the two numbers are named. Of a loop whose passes all end in
+its own `except`, what they count there is named, and the variable that has the value from before the loop. Of a loop
+that draws until something is found, what it asked for is named, made of the recorded values.
+
 Ranks that slept and looked for files in one loop, when a time limit ended them, are one finding: with the line by which
 each looks at another path, a number that it draws without a seed, its process id or a temporary folder.
 
@@ -33,6 +38,8 @@ nothing in it can end it, otherwise *possible*, and nothing is concluded where t
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Literal
 
 from pytracer._text import time_words
@@ -51,6 +58,7 @@ from pytracer.analyze.evidence.ends.ended_while import (
     was_quiet,
     why_polled,
 )
+from pytracer.analyze.evidence.ends.ended_with_parent import ended_with
 from pytracer.analyze.evidence.ends.ended_workers import ended_workers
 from pytracer.analyze.evidence.ends.exit_requests import READ_ARGUMENTS, exit_words, handled_error
 from pytracer.analyze.evidence.ends.oom import oom_trace
@@ -166,6 +174,7 @@ _OF_OTHERS: dict[_How, tuple[VerdictClass, Confidence]] = {
     "exit-request": ("exit", "certain"),
 }
 _WHETHER = "whether the loop would have ended with more time: the stacks are of one moment"
+_AT_WORK = "was ended while its program went round in a loop"
 _FROM_OUTSIDE: tuple[_How, ...] = ("sent", "from-outside", "interrupted")
 _BY_KILL: tuple[_How, ...] = ("sent", "sent-itself", "interrupted")
 _Words = tuple[str, str, str | None]  # what happened, without subject; advice; what is missing
@@ -179,8 +188,9 @@ class OtherDeath:
 
     def check(self, job: JobView) -> tuple[Judgement[_How], ...] | NoFinding:
         """One judgement per group of processes that died alike."""
-        rest = (_judge(job, view) for view in job.suspects if view.index not in job.explained)
-        return merge_alike(rest, lambda item: _kind(job, item)) or not_found("every death is explained by another rule")
+        rest = [_judge(job, view) for view in job.suspects if view.index not in job.explained]
+        found = merge_alike(_with_children(job, rest), lambda item: _kind(job, item))
+        return found or not_found("every death is explained by another rule")
 
     def describe(self, job: JobView, judgement: Judgement[_How]) -> Description:
         """See Rule; the first process represents all that died alike."""
@@ -255,6 +265,24 @@ def _judge(job: JobView, view: ProcessView) -> Judgement[_How]:
         verdict_class = _BY_DEFAULT[fatal_signal(view) or 0][0]
         confidence = "certain" if _by_kernel(view) else "likely"
     return Judgement(verdict_class, confidence, (view,), how)
+
+
+def _with_children(job: JobView, found: Sequence[Judgement[_How]]) -> Iterator[Judgement[_How]]:
+    """Of a process in a loop that does not end, one for it and the workers that were ended with it."""
+    outside = [item.views[0] for item in found if item.found in _FROM_OUTSIDE]
+    led = {
+        item.views[0].index: [*ended_with(job, item.views[0], outside)]
+        for item in found
+        if item.verdict_class == "hang"
+    }
+    children = {view.index for views in led.values() for view in views}
+    for item in found:
+        view = item.views[0]
+        if led.get(view.index):
+            explains = tuple((one, _AT_WORK) for one in (view, *led[view.index]))
+            yield replace(item, leads=True, explains=explains)
+        elif view.index not in children:
+            yield item
 
 
 def _may_end_a_standstill(job: JobView, view: ProcessView) -> bool:

@@ -81,6 +81,7 @@ from pytracer._text import capital
 from pytracer.analyze.behind import Behind
 from pytracer.analyze.deaths.order import is_interrupt
 from pytracer.analyze.evidence.ends.dismissed_children import dismissed_evidence
+from pytracer.analyze.evidence.ends.ended_with_parent import went_round
 from pytracer.analyze.evidence.ends.sent_signals import deadly_signal
 from pytracer.analyze.evidence.ends.signal_senders import from_time_limit
 from pytracer.analyze.evidence.exceptions.unmade import UnmadeError
@@ -122,6 +123,7 @@ from pytracer.analyze.evidence.waits.wait_words import wait_words
 from pytracer.analyze.evidence.waits.waiting_alike import waits_evidence
 from pytracer.analyze.evidence.waits.waits import end_of, gil_of, wait_of
 from pytracer.analyze.evidence.waits.working_threads import may_work
+from pytracer.analyze.kin import parent_of
 from pytracer.analyze.naming import introduction, name_words, subject_words
 from pytracer.analyze.platform.signals import SIGHUP, SIGINT, SIGQUIT, SIGTERM
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
@@ -213,7 +215,7 @@ class Standstill:
         ended_so = [*suspects, *_parents_ended_with(job, suspects), *_children_ended_with(job, suspects)]
         for death in sorted(ended_so, key=lambda item: _has_asking_parent(item, ended_so)):
             stood = last_wait(job, death.view)
-            if stood is None:
+            if stood is None or went_round(job, parent_of(job, stood[0])):
                 continue
             view, found = stood
             explains = (
