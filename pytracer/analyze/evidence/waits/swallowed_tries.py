@@ -58,14 +58,16 @@ class SwallowedTries(msgspec.Struct, frozen=True):
 
     @property
     def is_shown(self) -> bool:
-        """Whether its passes are known to have ended so: by a value that stayed, by a count, or by the source."""
-        return self.still is not None or self.no_next is not None or (self._many and not self.found.movers)
+        """Whether passes are known to have ended so, and none otherwise; a first pass may only take long."""
+        failed = self.caught or self.handled is not None or self.count is not None
+        stays = self.still is not None and failed
+        return stays or self.no_next is not None or (self._many and not self.found.movers)
 
     @property
     def reason(self) -> Reason:
         """Why the loop went on."""
-        sure = self.no_next is not None or self._many
-        return Reason(f"{self._passes}{self._still}{self._why}", self._advice, sure=sure, tries=True)
+        sure, proven = self.no_next is not None or self._many, self.no_next is not None and self.still is not None
+        return Reason(f"{self._passes}{self._still}{self._why}", self._advice, sure=sure, spins=proven, tries=True)
 
     @property
     def _kind(self) -> str:
@@ -77,9 +79,7 @@ class SwallowedTries(msgspec.Struct, frozen=True):
         goes_on = f"the {self._kind} of line {self.handler.lineno}, which goes on with the next one"
         if self.count is not None:
             return f"{self.count[1]:,} passes (`{self.count[0]}`) ended in {goes_on}"
-        if self.caught or self.handled is not None or self.no_next is not None or self.still is None:
-            return f"its passes end in {goes_on}"
-        return f"a pass that fails ends in {goes_on}"
+        return f"its passes end in {goes_on}"
 
     @property
     def _still(self) -> str:
@@ -166,15 +166,24 @@ def swallowed_tries(view: ProcessView, frame: PythonFrame, value_of: ValueOf) ->
             told[0][0] if told else None,
             counts[0] if counts and counts[0][1] else None,
             handled,
-            call_without_next(
-                program_files(view.process.snapshot, [frame]), tree, found, handled.report.message if handled else None
-            ),
+            _no_next(view, frame, tree, found, handled),
             bool(there),
         )
         if counts and not counts[0][1]:
             return None  # no pass has failed
         return result if result.is_shown else None
     return None
+
+
+def _no_next(
+    view: ProcessView, frame: PythonFrame, tree: ast.Module, found: SwallowingLoop, handled: Handled | None
+) -> NoNext | None:
+    """None where it has come past that call."""
+    message = handled.report.message if handled is not None else None
+    lacks = call_without_next(program_files(view.process.snapshot, [frame]), tree, found, message)
+    line = frame.line or 0
+    past = lacks is not None and spans_body(found.tried.body, line) and line > (lacks.call.end_lineno or 0)
+    return lacks if not past else None
 
 
 def _waits(handler: ast.ExceptHandler) -> bool:

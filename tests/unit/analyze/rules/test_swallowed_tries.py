@@ -75,7 +75,7 @@ def caught(run: Path, kind: str, message: str, line: int = 11) -> HandledExcepti
 def test_a_method_that_iterators_lack_is_why_each_pass_fails(run: Path) -> None:
     found = taking(run, i=0)
     assert verdict(found) == ("hang", "likely")
-    assert "in the loop of line 9 (`while i < size`) at program.py:15" in summary(found)
+    assert "computed for ever in the loop of line 9 (`while i < size`) at program.py:15" in summary(found)
     assert (
         "its passes end in the `except (StopIteration, AttributeError)` of line 14, which goes on with the next one: "
         "`i` is still 0, as before the loop, so no pass has come to the end of line 13 (`i += 1`); `self.gen.next()` "
@@ -133,6 +133,11 @@ def test_another_exception_is_told_as_that(run: Path) -> None:
     assert advice(found).endswith("Count the passes that fail, and raise the last exception after a few of them.")
 
 
+def test_a_pass_that_has_come_past_the_call_had_its_item(run: Path) -> None:
+    """The look-alike: another version, whose iterator has the method, is at work with an item."""
+    assert "iterators of Python 3" not in summary(taking(run, line=12, i=0))
+
+
 def test_passes_that_came_through_are_work(run: Path) -> None:
     """The look-alike: slow, but `i` has gone on."""
     source = FEEDER.replace("self.gen.next()", "self.read(i)")
@@ -141,10 +146,11 @@ def test_passes_that_came_through_are_work(run: Path) -> None:
     assert verdict(found) == ("external-kill", "certain")
 
 
-def test_a_first_pass_that_goes_on_is_work(run: Path) -> None:
-    """The look-alike: nothing has failed yet."""
+@pytest.mark.parametrize("counted", [{}, {"failed": 0}])
+def test_a_first_pass_that_goes_on_is_work(counted: dict[str, int], run: Path) -> None:
+    """The look-alike: nothing has failed yet, as far as is known."""
     source = FEEDER.replace("self.gen.next()", "self.read(i)")
-    found = taking(run, source, line=11, i=0, failed=0)
+    found = taking(run, source, line=11, i=0, **counted)
     assert "is still" not in summary(found) and "passes" not in summary(found)
 
 
