@@ -70,7 +70,9 @@ def native_view(
         registers=registers or {}, mappings=(), python_stack=tuple(frames), python_threads=(),
         native_stack=(), images=(SimpleNamespace(path=str(library), start=1, end=2),), complete=True,
     )  # fmt: skip
-    snapshot = SimpleNamespace(pid=1, threads=(), argv=(), created_wall_ns=time.time_ns() + 10**9, version=(1, 9))
+    snapshot = SimpleNamespace(
+        pid=1, threads=(), argv=(), created_wall_ns=time.time_ns() + 10**9, version=(1, 9), environment={}
+    )  # fmt: skip
     return SimpleNamespace(
         native_stack=[*native, NativeFrame(function="ffi_call", image="/lib/libffi.so.8"),
                       NativeFrame(function="_ctypes_callproc", image=_CTYPES)],

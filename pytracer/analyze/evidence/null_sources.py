@@ -14,10 +14,12 @@ from pytracer.analyze.evidence.lifetime.saved_memory import SavedWithoutMemory
 from pytracer.analyze.evidence.lifetime.variables import line_words, plain_expression, program_frames
 from pytracer.analyze.evidence.operators.empty_operand import empty_of_forward
 from pytracer.analyze.evidence.operators.spatial_dimensions import spatial_dimensions
+from pytracer.analyze.evidence.own_code.empty_container import empty_container
 from pytracer.analyze.evidence.own_code.found_nothing import found_nothing
 from pytracer.analyze.evidence.own_code.null_argument import null_argument
 from pytracer.analyze.evidence.own_code.null_element import null_element
 from pytracer.analyze.evidence.own_code.null_global import null_global
+from pytracer.analyze.evidence.own_code.null_in_libc import null_in_libc
 from pytracer.analyze.evidence.own_code.null_member import null_member
 from pytracer.analyze.evidence.own_code.passed_none import passed_none
 from pytracer.analyze.evidence.own_code.per_thread_memory import per_thread_memory
@@ -37,13 +39,16 @@ class NullSource(msgspec.Struct, frozen=True):
 
 def null_source(view: ProcessView, *, with_forward: bool) -> NullSource | None:
     """The first that is known. `with_forward`: also where a backward reads what its forward left empty."""
+    container = empty_container(view)
+    if container is not None:
+        return NullSource(container.summary, container.advice, Behind.of([], container))
     none = passed_none(view)
     if none is not None:
         return NullSource(none.summary, none.advice, Behind.of([none.text], none))
     nothing = found_nothing(view)
     if nothing is not None:
         return NullSource(nothing.summary, nothing.advice, Behind.of([nothing.name], nothing))
-    result = unchecked_result(view)
+    result = unchecked_result(view) or null_in_libc(view)
     if result is not None:
         return NullSource(result.summary, result.advice, Behind.of([], result))
     member = null_member(view)

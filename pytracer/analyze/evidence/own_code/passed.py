@@ -17,7 +17,7 @@ from pytracer._text import list_words, size_words, uncapital
 from pytracer.analyze.evidence.indices.narrow_indices import two_indices
 from pytracer.analyze.evidence.indices.sparse_source import sparse_operator_advice
 from pytracer.analyze.evidence.lifetime.variables import line_words, program_frames, variable_name
-from pytracer.analyze.evidence.native.fault_function import own_function
+from pytracer.analyze.evidence.native.fault_function import entered_function, own_function
 from pytracer.analyze.evidence.operators.line_tensors import line_tensors
 from pytracer.analyze.evidence.operators.operator import OperatorTensor, find_operator, is_of_torch, shape_words
 from pytracer.analyze.evidence.operators.state_sizes import small_state
@@ -112,8 +112,8 @@ def _arguments(tree: ast.Module, line: int, function: str | None) -> list[ast.ex
 def names_passed(view: ProcessView, tree: ast.Module, line: int) -> list[str] | None:
     """The variables among the arguments of the native function; None where the line does not call it by its name."""
     function = own_function(view)
-    name = function.name.rpartition("::")[2] if function is not None else None
-    named = [node for node in calls_on(tree, line) if name is not None and called_name(node) == name]
+    names = {function.name.rpartition("::")[2] if function is not None else None, entered_function(view)} - {None}
+    named = [node for node in calls_on(tree, line) if called_name(node) in names]
     given = [item for node in named for item in passed_values(node)]
     return list(dict.fromkeys(name for item in given for name in _names(item))) if named else None
 

@@ -137,7 +137,7 @@ def tensor_with_gaps(view: ProcessView) -> str | None:
     """A recorded tensor of the line that is not in a row."""
     for name, numpy, _ in pointers(view):
         tensor = held_tensor(view, name)
-        if tensor is None or numpy or not _has_gaps(tensor):
+        if tensor is None or numpy or not tensor.elements or not _has_gaps(tensor):
             continue
         strides = ", ".join(map(str, tensor.strides))
         row = f"`{name}` {shape_words(tensor)} has the strides ({strides}), so its elements are not in a row"
@@ -156,7 +156,7 @@ def array_with_gaps(view: ProcessView) -> str | None:
     """A recorded array of the line that is not in a row, with the line that may have made it so."""
     for name, numpy, _ in pointers(view):
         array = held_array(view, name) if numpy else None
-        if array is None or array.in_a_row is not False or _is_whole(view, array):
+        if array is None or not all(array.shape) or array.in_a_row is not False or _is_whole(view, array):
             continue
         strides = ", ".join(map(str, array.strides))
         row = f"{array_words(array)} has strides of ({strides}) bytes"

@@ -25,6 +25,7 @@ from pytracer.analyze.evidence.own_code.c_text import (
     statement_at,
 )
 from pytracer.analyze.evidence.own_code.c_text import without_comments as plain
+from pytracer.analyze.evidence.own_code.libc_nulls import null_when
 from pytracer.analyze.evidence.own_code.made_memory import allocations
 from pytracer.analyze.evidence.own_code.native_bounds import LOOP
 from pytracer.analyze.evidence.own_code.native_source import own_source
@@ -59,6 +60,7 @@ class UncheckedResult(msgspec.Struct, frozen=True):
     returned: LineWords | None = None
     given: str | None = None
     asks: str | None = None  # `n == 0`, by which it does, in words of `function`
+    when: str = ""  # when a function of the C library returns null
 
     @property
     def summary(self) -> str:
@@ -74,7 +76,7 @@ class UncheckedResult(msgspec.Struct, frozen=True):
         what = f" Then look at {self.given}: it is what was asked for." if self.given is not None else ""
         return (
             f"Check `{self.name}` before {self.place} uses it: nothing does behind `{self.call}` at {self.made_at}"
-            f"{returned}. Let {self.function}() report that to its caller.{what}"
+            f"{returned}. Let {self.function}() report that to its caller.{self.when}{what}"
         )
 
 
@@ -127,7 +129,8 @@ def returned_null(
     call = " ".join(made["value"].split())
     line = text.count("\n", 0, at) + 1
     given = split(made["value"][called.end() : last])
-    returned, asks = _null_return(text, file, re.split(r"::|->|\.", called["called"])[-1], given)
+    function = re.split(r"::|->|\.", called["called"])[-1]
+    returned, asks = _null_return(text, file, function, given)
     return UncheckedResult(
         name,
         shortened(call, _QUOTED),
@@ -137,6 +140,7 @@ def returned_null(
         returned,
         _of_program(view, frame, given),
         asks,
+        null_when(text, function, given),
     )
 
 

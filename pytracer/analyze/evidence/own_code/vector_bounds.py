@@ -131,6 +131,11 @@ def vector_bounds(view: ProcessView) -> VectorBounds | None:
     return found[0] if len(names) == 1 else None
 
 
+def container_length(view: ProcessView, way: Sequence[Level], name: str, level: int) -> Length | None:
+    """How many elements the source makes a container of the function at a level of the way with."""
+    return _Search(view, way).of_container(name, level)
+
+
 class _Search:
     def __init__(self, view: ProcessView, way: Sequence[Level]) -> None:
         self._view, self._way = view, way
@@ -149,7 +154,7 @@ class _Search:
             bound = self._length(counter["bound"], 0)
             used = re.finditer(rf"(?<![\w.>])(\w+)\s*\[\s*{counter['name']}\s*\]", text[loop.body : place])
             for container in dict.fromkeys(item[1] for item in used):
-                length = self._of_container(container, 0) if bound is not None else None
+                length = self.of_container(container, 0) if bound is not None else None
                 if bound is None or length is None or self._is_tested(container, length):
                     continue
                 if not _is_compared(text, function, loop, counter["name"]):
@@ -184,7 +189,7 @@ class _Search:
         text = _bare(text)
         size = _SIZE.match(text)
         if size is not None:
-            return self._of_container(size["name"], level, left)
+            return self.of_container(size["name"], level, left)
         if not left or not _NAME.match(text):
             return None
         function, lines, _ = self._way[level]
@@ -201,7 +206,7 @@ class _Search:
         number = self._arrays.number(*passed) if passed is not None else None
         return Length(text, number, shortened(ast.unparse(passed[0]), _QUOTED) if passed is not None else None)
 
-    def _of_container(self, name: str, level: int, left: int = _HOPS) -> Length | None:
+    def of_container(self, name: str, level: int, left: int = _HOPS) -> Length | None:
         """How many elements a std::vector of the function at a level has."""
         function = self._way[level][0]
         place = function.place_of(name)
@@ -211,7 +216,7 @@ class _Search:
             return None  # which makes what it does not have
         if place is not None:
             given = self._given(level, place) if level + 1 < len(self._way) else None
-            return self._of_container(_bare(given), level + 1, left - 1) if given is not None else None
+            return self.of_container(_bare(given), level + 1, left - 1) if given is not None else None
         body = self._body(level)
         inner = self._way[level - 1][0].name if level else None
         if re.search(_CHANGES.format(re.escape(name)), body) or _may_change(body, name, inner):
@@ -314,22 +319,21 @@ def _may_change(body: str, name: str, inner: str | None) -> bool:
         begin = body.rfind(";", 0, match.start()) + 1
         if re.search(r"&\s*\w+\s*=\s*$|(?<!&)&\s*$", body[begin : match.start()]) is not None:
             return True
-        if after[:1] in (",", ")") and _called_around(body, match.start()) not in (inner, "for"):
+        if after[:1] in (",", ")") and not {inner, "for"}.intersection(_called_around(body, match.start())):
             return True
     return False
 
 
-def _called_around(body: str, place: int) -> str | None:
-    """The function in whose parentheses a place is."""
+def _called_around(body: str, place: int) -> tuple[str, ...]:
+    """The function in whose parentheses a place is; of `Tree tree(points)`, the class as well."""
     depth = 0
     for at in range(place - 1, -1, -1):
         depth += (body[at] == ")") - (body[at] == "(")
         if depth < 0:
-            name = re.search(r"(\w+)\s*$", body[:at])
-            return name[1] if name is not None else None
+            return tuple(re.findall(r"\w+", re.split(r"[;{}(),=]", body[:at])[-1])[-2:])
         if body[at] in ";{}" and not depth:
-            return None
-    return None
+            return ()
+    return ()
 
 
 def _names(function: Function) -> tuple[str, ...]:

@@ -27,7 +27,9 @@ function of CPython that reads it and the field are known, and the caller is nam
 Where the failing line of the program's own C goes through a pointer that the same function made by malloc(), and by
 nothing else, and that nothing asks for, that is named, with the empty array that the line passes where the size is
 computed from it, and with the filter that left no rows. So is a pointer that another call returned, and nothing else
-sets, with the text of the program that the call was given.
+sets, with the text of the program that the call was given; also where a function of the C library used it, as fprintf()
+does the stream that fopen() did not open. An element of a std::vector that is empty has no memory: the container is
+named, with the array that it was made of, or the only call that could add to it.
 
 How it can be wrong: without capstone the operands are unknown, so that a garbage pointer with a small value can
 look like null plus an offset; the confidence is lower then. A pointer to a member of a null object was already
@@ -82,6 +84,7 @@ from pytracer.analyze.evidence.operators.operator import (
 )
 from pytracer.analyze.evidence.own_code.capi_table import unfetched_table
 from pytracer.analyze.evidence.own_code.dropped_handle import dropped_handle
+from pytracer.analyze.evidence.own_code.empty_container import empty_container
 from pytracer.analyze.evidence.own_code.passed import names_passed, passed
 from pytracer.analyze.evidence.own_code.released_gil import (
     CalledWithoutGil,
@@ -153,7 +156,7 @@ class NullDereference(MemoryFaultRule[_Null]):
         empty = tuple(tensors_without_memory(view)) if with_tensors and saved is None else ()
         if not with_tensors and runs_compiled(view):  # its kernels read what has elements alone
             empty = tuple(item for item in tensors_without_memory(view) if item.elements)
-        if not with_tensors and not empty and saved is None:
+        if not with_tensors and not empty and saved is None and empty_container(view) is None:
             empty = _empty_arguments(view)
         given = node_operands(view) if empty else None
         empty = tuple(item for item in empty if given is not None and item.expression in given.names) or empty

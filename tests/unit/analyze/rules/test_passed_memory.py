@@ -80,8 +80,9 @@ def crashed(
         ((4, 100), (100, 1), None),
         ((4, 1, 100), (100, 7, 1), None),
         ((1, 100), (0, 1), None),
+        ((0, 3), (0, 0), None),
     ],
-    ids=["expanded", "transposed", "steps", "in a row", "one that does not count", "one row"],
+    ids=["expanded", "transposed", "steps", "in a row", "one that does not count", "one row", "no rows"],
 )
 def test_a_tensor_that_is_not_in_a_row_is_named(
     sizes: tuple[int, ...], strides: tuple[int, ...], says: str | None, run: Path

@@ -1,0 +1,46 @@
+"""When functions of the C library return null: of a file that cannot be opened, of a variable that is not set."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from pytracer._text import shortened
+
+_OPENS = ("fopen", "fopen64", "freopen", "opendir")
+_FINDS = ("strchr", "strrchr", "strstr", "strpbrk", "strtok", "strtok_r", "strcasestr", "memchr", "memmem", "bsearch")
+_QUOTED = 80
+
+
+def null_when(text: str, function: str, given: Sequence[str]) -> str:
+    """A sentence, with the path or the name as the source has it; "" of other functions."""
+    first = _literal(text, given[0]) if given else None
+    if function in _OPENS:
+        what = "directory" if function == "opendir" else "file"
+        fixed = "" if first is None else f" The path is always {_named(given[0], first)}: make it an argument."
+        return (
+            f" {function}() returns null where the {what} cannot be opened: its folder does not exist here, or this "
+            f"user may not.{fixed}"
+        )
+    if function in ("getenv", "secure_getenv"):
+        name = f"`{first[1:-1]}`" if first is not None else "a variable"
+        return f" {function}() returns null where the environment does not have {name}."
+    return f" {function}() returns null where it finds nothing." if function in _FINDS else ""
+
+
+def _named(given: str, literal: str) -> str:
+    return f"`{literal}`" if given == literal else f"`{literal}` (`{given}`)"
+
+
+def _literal(text: str, value: str) -> str | None:
+    """`"/data/x"`: written there, or a macro or a constant of the file."""
+    if re.fullmatch(r'"(?:\\.|[^"\\])*"', value):
+        return shortened(value, _QUOTED)
+    if not re.fullmatch(r"[A-Za-z_]\w*", value):
+        return None
+    ways = (
+        rf'^[ \t]*#[ \t]*define[ \t]+{value}[ \t]+(?P<text>"(?:\\.|[^"\\\n])*")[ \t]*$',
+        rf'\bconst\s+char\s*(?:\*\s*(?:const\s+)?{value}|{value}\s*\[\s*\w*\s*\])\s*=\s*(?P<text>"(?:\\.|[^"\\\n])*")\s*;',
+    )
+    found = [match["text"] for way in ways for match in re.finditer(way, text, re.MULTILINE)]
+    return shortened(found[0], _QUOTED) if len(found) == 1 else None

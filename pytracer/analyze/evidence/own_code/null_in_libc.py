@@ -1,0 +1,93 @@
+"""A null pointer that the program's own C gave to a function of the C library, which does not ask.
+
+`FILE *f = fopen(path, "r"); fgets(line, n, f);`. Read as text: only where one pointer alone of the call may be null,
+and nothing but one other call sets it.
+"""
+
+from __future__ import annotations
+
+import re
+
+from pytracer._patterns import Pattern
+from pytracer.analyze.evidence.native.fault_function import is_own_frame
+from pytracer.analyze.evidence.native.native_stack import image_name, own_frames
+from pytracer.analyze.evidence.own_code.c_text import arguments_at, closing, function_around, statement_at
+from pytracer.analyze.evidence.own_code.c_text import without_comments as plain
+from pytracer.analyze.evidence.own_code.native_source import own_source
+from pytracer.analyze.evidence.own_code.unchecked_result import UncheckedResult, returned_null
+from pytracer.analyze.view import ProcessView
+from pytracer.report.job import NativeFrame
+
+# Which argument of stdio.h's functions is the stream, and of dirent.h's the directory.
+_STREAM = {
+    "fprintf": 0, "vfprintf": 0, "fscanf": 0, "vfscanf": 0, "fgets": 2, "fputs": 1, "fputc": 1, "putc": 1, "fgetc": 0,
+    "getc": 0, "fread": 3, "fwrite": 3, "fclose": 0, "pclose": 0, "fseek": 0, "fseeko": 0, "ftell": 0, "ftello": 0,
+    "rewind": 0, "getline": 2, "getdelim": 3, "feof": 0, "ferror": 0, "fileno": 0, "setvbuf": 0, "setbuf": 0,
+    "ungetc": 1, "readdir": 0, "closedir": 0,
+}  # fmt: skip
+_TEXT = (
+    "strlen", "strcmp", "strncmp", "strcasecmp", "strcpy", "strncpy", "strcat", "strncat", "strdup", "strchr",
+    "strrchr", "strstr", "atoi", "atol", "atoll", "atof", "strtol", "strtoul", "strtoll", "strtod", "strtof", "sscanf",
+    "memcpy", "memmove", "memcmp", "memset",
+)  # fmt: skip
+_CALLS = Pattern(rf"(?<![\w.>])(?:std\s*::\s*)?(?P<name>{'|'.join((*_STREAM, *_TEXT))})\s*\(")
+_LIBC, _COPIES = Pattern(r"^libc[.-]"), Pattern(r"^_*(?:mem|str|wmem|wcs)")
+_NAME = Pattern(r"^[A-Za-z_]\w*$")
+
+
+def null_in_libc(view: ProcessView) -> UncheckedResult | None:
+    """None where another pointer of the call may be null, or the function tests it."""
+    frames, instruction = own_frames(view), view.instruction
+    frame = next((item for item in frames if is_own_frame(item)), None)
+    inner = frames[: frames.index(frame)] if frame is not None else []
+    if not inner or not all(_LIBC.match(image_name(item.image)) for item in inner):
+        return None
+    source = own_source(frame) if frame is not None else None
+    if frame is None or source is None or source[0].line is None or instruction is None or instruction.base_value != 0:
+        return None
+    if not frame.lines or frame.lines[0] != source[0]:
+        return None
+    file, number, text = source[0].file or "", source[0].line, plain("\n".join(source[1]))
+    place = statement_at(text.split("\n"), number)
+    name = _given(text, place, number, inner[0])
+    if name is None:
+        return None
+    return returned_null(view, frame, (file, _without_uses(text, name)), name, place, place, number)
+
+
+def _given(text: str, place: int, number: int, inner: NativeFrame) -> str | None:
+    """The only pointer that the line gives to a function of the C library and that may be null."""
+    lines, around = text.split("\n"), function_around(text, place)
+    names = {match["name"] for match in _CALLS.finditer(lines[number - 1])}
+    called = names.pop() if len(names) == 1 else None
+    given = arguments_at(lines, number, called) if called is not None else None
+    if called is None or given is None or around is None:
+        return None
+    if called in _STREAM:
+        at, is_copy = _STREAM[called], _COPIES.match(inner.function or "") is not None
+        return given[at] if not is_copy and at < len(given) and _NAME.match(given[at]) else None
+    body = text[around.body : closing(text, around.body)]
+    maybe = [item for item in given if not _is_known(item, body)]
+    return maybe[0] if len(maybe) == 1 and _NAME.match(maybe[0]) else None
+
+
+def _is_known(value: str, body: str) -> bool:
+    """Whether an argument is no null pointer: a text, a number, the address of a variable, or a local array."""
+    if value.startswith(('"', "'", "&", "sizeof")) or re.fullmatch(r"[\d.]+\w*", value):
+        return True
+    named = re.escape(value)
+    declares = rf"\w\s+{named}\s*(?:\[|=|;|,)"  # `char line[80]`, `size_t n = 4`: without a star
+    return bool(_NAME.match(value)) and re.search(declares, body) is not None
+
+
+def _without_uses(text: str, name: str) -> str:
+    """Without the pointer where it is given to these functions: none of them lets a null pointer pass."""
+    parts, last = [], 0
+    for match in _CALLS.finditer(text):
+        end = closing(text, match.end() - 1)
+        if end is None or match.start() < last or match["name"] not in _STREAM:
+            continue
+        hidden = re.sub(rf"(?<![\w.>]){re.escape(name)}\b", " " * len(name), text[match.end() : end])
+        parts += [text[last : match.end()], hidden]
+        last = end
+    return "".join([*parts, text[last:]])
