@@ -7,7 +7,8 @@ Why it happens: endless or very deep recursion, in Python through C functions (r
 native code (destructors of long chains, recursive descents); a function with a very large frame; a thread with a
 small stack.
 
-What to do: end the recursion or turn it into a loop; make the data flat that a parser, pickle or a destructor walks
+What to do: end the recursion or turn it into a loop (where its arguments are passed on as they are, the tests that come
+out the same each time are named); make the data flat that a parser, pickle or a destructor walks
 through (the line that nests it is named, and one that raised Python's limit of recursion), or walk through it in a
 loop: the links of a tree are its data. Of a function that calls itself for `tree.children`, the line that adds a level
 to those is named. A loop that puts each node below the last one makes a tree as deep as what it goes through is long,
@@ -31,6 +32,7 @@ from pytracer._library_files import is_library_file
 from pytracer._text import count_words, hex_addr, list_words, size_words
 from pytracer.analyze.address_space.stack_bounds import GUARD_BYTES, is_proven, ran_over, stack_bounds
 from pytracer.analyze.behind import Behind
+from pytracer.analyze.evidence.failing.usage.endless_calls import EndlessCall, endless_call
 from pytracer.analyze.evidence.failing.usage.endless_lookups import endless_lookup_of
 from pytracer.analyze.evidence.failing.usage.recursions import level_added
 from pytracer.analyze.evidence.lifetime.variables import line_words, program_frames
@@ -126,7 +128,8 @@ def _behind(view: ProcessView, native: StackCycle | None, python: Cycle[PythonFr
     """The line that adds a level."""
     nested = _nested(native, python)
     if nested is None and python is not None and _is_of_python(native, python):
-        return Behind.of([], _descent(view, python))
+        endless = _endless(view, python)
+        return Behind.of([], endless if endless is not None else _descent(view, python))
     return Behind.of([], deepening_line(view, nested) if nested is not None else None)
 
 
@@ -167,6 +170,11 @@ def _descent(view: ProcessView, python: Cycle[PythonFrame] | None) -> Descent | 
     return descent(view.process.snapshot, program_frames(view), _own(view, python))
 
 
+def _endless(view: ProcessView, python: Cycle[PythonFrame] | None) -> EndlessCall | None:
+    """None where the call may end, or does not show that."""
+    return endless_call(view.process.snapshot, program_frames(view), _own(view, python)) if python is not None else None
+
+
 def _depth(view: ProcessView) -> int:
     return max(view.crash.native_total if view.crash else 0, len(own_frames(view)))
 
@@ -180,7 +188,7 @@ def _how(view: ProcessView, cycle: StackCycle | None, python: Cycle[PythonFrame]
     if python is not None and _is_of_python(cycle, python):
         size = _stack_bytes(view)
         small = size is not None and size < SMALL_STACK_BYTES
-        down = _descent(view, python)
+        down = _endless(view, python) or _descent(view, python)
         goes = down.clause if down is not None else ""
         count = levels((cycle.frames if cycle else None) or (), python.frames, cycle.repeats if cycle else None)
         deep = f"{count_words(count, 'level')} ({depth} of native code)" if count else f"{depth} of native code"
@@ -369,6 +377,9 @@ def _advice(view: ProcessView, cycle: StackCycle | None, python: Cycle[PythonFra
         known = level_added(view.process.snapshot, stack) or endless_lookup_of(view.process.snapshot, stack)
         if known is not None:
             return f"{known}{back}"
+        endless = _endless(view, python)
+        if endless is not None:
+            return f"{endless.advice}{back}"
         down = _descent(view, python)
         if down is not None:
             return f"{down.advice}{back} {_deeper(view)}"

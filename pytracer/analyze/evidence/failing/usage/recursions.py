@@ -13,6 +13,7 @@ from pytracer._text import capital, list_words, shortened
 from pytracer.analyze.evidence.failing.expressions import parts
 from pytracer.analyze.evidence.failing.line import FailingLine, failing_line
 from pytracer.analyze.evidence.failing.processes.handlers import caught_before, head_of_handler
+from pytracer.analyze.evidence.failing.usage.endless_calls import endless_call
 from pytracer.analyze.evidence.failing.usage.rejected_items import rejected_again
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.wraps import (
@@ -98,6 +99,9 @@ def repeated_calls(at: FailingLine) -> str | None:
     if any(item.callee == "<lambda>" for item in calls):
         how = "leads to itself, or to another one like it," if len(calls) == 1 else how
     name = calls[0].callee
+    endless = endless_call(at.snapshot, at.frames, calls[0].frame) if len(calls) == 1 else None
+    if endless is not None and (endless.tests or endless.other is not None):
+        return endless.advice
     if all(_is_unconditional(item) for item in calls):
         return f"{lines} {how} without end: {name}() needs a case that returns before the call{_of_property(calls[0])}."
     limit = _limit_words(at)
