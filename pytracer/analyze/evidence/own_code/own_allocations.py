@@ -16,15 +16,18 @@ import msgspec
 from pytracer._text import shortened
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.lifetime.where_made import place_of
+from pytracer.analyze.evidence.own_code.fixed_rooms import FixedRoom
 from pytracer.analyze.evidence.own_code.own_libraries import (
     OwnCall,
     OwnLibraries,
     allocating_frames,
     own_libraries,
 )
-from pytracer.analyze.evidence.own_code.short_allocations import ShortAllocation, short_allocations
+from pytracer.analyze.evidence.own_code.passed_arrays import PassedArrays
+from pytracer.analyze.evidence.own_code.short_allocations import ShortAllocation, short_allocations, short_rooms
 from pytracer.analyze.evidence.own_code.source_files import sources_beside
 from pytracer.analyze.evidence.slicing.files import program_files
+from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.naming import LineWords, short_file
 from pytracer.analyze.tensors.source_lines import line_text
@@ -75,7 +78,7 @@ def own_allocation(view: ProcessView) -> OwnAllocation | None:
         return None
     for text, place in sources_of(view, libraries):
         call = _called(libraries, text)
-        found = next(short_allocations(text), None) if call is not None else None
+        found = next(short_allocations(text), None) or _short_room(view, text) if call is not None else None
         if found is None or call is None:
             continue
         at, use = place(found.line), place(found.use)
@@ -84,6 +87,33 @@ def own_allocation(view: ProcessView) -> OwnAllocation | None:
         library = libraries.names[0] if len(libraries.names) == 1 else "the program's own library"
         return OwnAllocation(found, at, use, call, libraries.line(call.at), library)
     return None
+
+
+def _short_room(view: ProcessView, text: str) -> ShortAllocation | None:
+    """The first one that is too small for what the running call passes, else that may be for another call."""
+    for item in short_rooms(text):
+        given = _number_given(view, item.room) if item.room is not None else None
+        if given is None:
+            larger = f", which are more where `{item.room.argument}` is above {item.room.most}" if item.room else ""
+            return msgspec.structs.replace(item, used=f"{item.used}{larger}")
+        words, value = given
+        if item.room is not None and value > item.room.most:
+            return msgspec.structs.replace(item, used=f"{item.used}, with `{item.room.argument}` = {value}{words}")
+    return None
+
+
+def _number_given(view: ProcessView, room: FixedRoom) -> tuple[str, int] | None:
+    """The argument of the call that the program's innermost line makes; None where that calls something else."""
+    arrays = PassedArrays(view)
+    spot = arrays.back.spot(0)
+    if spot is None or all(called_name(item) != room.function for item in calls_on(spot.tree, spot.line)):
+        return None
+    given = arrays.argument(room.function, room.parameters, room.parameters.index(room.argument))
+    value = arrays.number(*given) if given is not None else None
+    if given is None or value is None:
+        return None
+    text = shortened(ast.unparse(given[0]), _QUOTED)
+    return (f" (`{text}` of the line)" if text != room.argument else ""), value
 
 
 def _called(libraries: OwnLibraries, text: str) -> OwnCall | None:

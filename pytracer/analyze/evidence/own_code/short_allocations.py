@@ -13,6 +13,7 @@ import msgspec
 
 from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.own_code.c_text import closing, function_around, split, without_texts
+from pytracer.analyze.evidence.own_code.fixed_rooms import FixedRoom, fixed_room
 from pytracer.analyze.evidence.own_code.native_bounds import LOOP, assigned_value
 
 _NUMBER = (
@@ -30,6 +31,7 @@ BY_BYTES = Pattern(
     r"(?:std::)?(?P<by>malloc|calloc|realloc|alloca|aligned_alloc)\s*(?=\()"
 )
 NEW_ARRAY = Pattern(r"(?P<name>\w+)\s*(?:=|\()\s*new\s+(?P<type>[\w:]+(?:\s+\w+)?)\s*\[(?P<count>[^\]]+)\]")
+_VECTOR = Pattern(r"\bvector\s*<[^;<>]*>\s+(?P<name>\w+)\s*\((?P<count>[^;{}]*)\)\s*;")
 _RESERVED = Pattern(r"\b(?P<name>\w+)\s*\.\s*reserve\s*\((?P<count>[^;]*)\)\s*;")
 _GROWS = "push_back|emplace_back|resize|assign|insert|swap|emplace"
 _ONE_BYTE = frozenset({"char", "unsigned char", "signed char", "int8_t", "uint8_t", "bool", "void", "byte"})
@@ -41,7 +43,7 @@ _ONLY_ONE = "1"
 class ShortAllocation(msgspec.Struct, frozen=True):
     """`text` at line `line` of the source, in `function`, makes `makes`; line `use` does `used` with it.
 
-    `instead`: what to write. Lines count from 1.
+    `instead`: what to write. Lines count from 1. `room`: that is too short only for a larger argument of a call.
     """
 
     function: str
@@ -51,6 +53,7 @@ class ShortAllocation(msgspec.Struct, frozen=True):
     use: int
     used: str
     instead: str
+    room: FixedRoom | None = None
 
 
 class _Loop(msgspec.Struct, frozen=True):
@@ -90,6 +93,37 @@ def short_allocations(source: str) -> Iterator[ShortAllocation]:
                 used,
                 instead,
             )
+
+
+def short_rooms(source: str) -> Iterator[ShortAllocation]:
+    """Allocations with room for a fixed number per item, which are used for as many as an argument of a call has."""
+    plain = without_texts(source)
+    lines = source.splitlines()
+    for name, count, at in _made(plain):
+        function = function_around(plain, at)
+        end = closing(plain, function.body) if function is not None else None
+        begin = plain.find(";", at) + 1
+        room = fixed_room(plain, function, name, count, begin, end) if function is not None and end else None
+        if room is None or function is None:
+            continue
+        line, whole = plain.count("\n", 0, at), f"{room.count} * {room.argument}"
+        makes = f"makes room for `{room.count} * {room.room}` elements" + (
+            f" (`{room.room}` is {room.most})" if room.room != str(room.most) else ""
+        )
+        use = plain.count("\n", 0, room.at) + 1
+        instead = f"`{whole}` as its count, or refuse more than {room.most}"
+        used = f"uses `{whole}` elements"
+        yield ShortAllocation(function.name, line + 1, lines[line].strip(), makes, use, used, instead, room)
+
+
+def _made(plain: str) -> Iterator[tuple[str, str, int]]:
+    """Buffers, by how many elements they have, and where."""
+    for match in BY_BYTES.finditer(plain):
+        end = closing(plain, match.end())
+        if end is not None:
+            yield match["name"], "*".join(split(plain[match.end() + 1 : end])), match.start("name")
+    for match in (*NEW_ARRAY.finditer(plain), *_VECTOR.finditer(plain)):
+        yield match["name"], (split(match["count"]) or ("",))[0], match.start("name")
 
 
 _Found = tuple[str, int, str, str]
