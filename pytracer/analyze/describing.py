@@ -7,6 +7,7 @@ from msgspec import structs
 from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.at_fault import of_looked_up
 from pytracer.analyze.evidence.ends.exit_handler import exit_handler
+from pytracer.analyze.evidence.ends.native_exit import native_exit
 from pytracer.analyze.evidence.heap.beyond_storage import beyond_advice, beyond_storage
 from pytracer.analyze.evidence.indices.coordinates import not_finite_coordinates
 from pytracer.analyze.evidence.indices.passed_floats import passed_floats
@@ -42,6 +43,7 @@ _NAMED_IN = ("python-exception", "null-dereference", "out-of-bounds")
 _OF_ARGUMENTS = ("wild-pointer", "null-dereference", "arithmetic", "out-of-bounds", "runaway-access", "wrong-index")
 _OF_CODE = (*_OF_ARGUMENTS, "illegal-instruction", "read-only-memory", "misaligned-access", "other-death")
 _BY_POINTERS = ("wild-pointer", "null-dereference", "out-of-bounds", "runaway-access")
+_OF_MEMORY = ("use-after-free", "heap-corruption", "unmapped-memory", "abort")
 _BY_INDEX = ("out-of-bounds", "runaway-access", "wrong-index")
 _STOPPED_TWICE = "profiler-stopped-twice"
 _ABOUT_ARGUMENTS = ("Check ", "Compare ")
@@ -59,6 +61,7 @@ def described(job: JobView, rule: AnyRule, judgement: AnyJudgement, *, is_cause:
         words = _of_coordinates(judgement, words)
         words = _while_loading(rule.id, judgement, words)
         words = _at_exit(rule.id, judgement, words)
+        words = _during_exit(rule.id, judgement, words)
         # where somebody else ended it, the line is where the process was, not what went wrong
         if judgement.verdict_class != "external-kill" and not words.has_place:
             words = structs.replace(words, summary=with_line(words.summary, judgement.views))
@@ -184,6 +187,25 @@ def _at_exit(rule: str, judgement: AnyJudgement, words: Description) -> Descript
         advice=found.advice,
         behind=Behind.of([], found),
         has_place=True,
+        explained=True,
+        names_cause=True,
+        names_source=True,
+    )
+
+
+def _during_exit(rule: str, judgement: AnyJudgement, words: Description) -> Description:
+    """Of a fault that only followed the exit() of the program's own native code, with what that gave up for."""
+    view = judgement.views[0]
+    found = native_exit(view) if view.is_fault and rule in (*_OF_CODE, *_OF_MEMORY) else None
+    if found is None:
+        return words
+    summary = f"{introduction(judgement.views)} {found.summary}."
+    return structs.replace(
+        words,
+        summary=summary,
+        advice=found.advice,
+        behind=Behind.of([], *found.lines),
+        missing=(),
         explained=True,
         names_cause=True,
         names_source=True,

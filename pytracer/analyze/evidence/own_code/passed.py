@@ -133,7 +133,9 @@ def _numbers(view: ProcessView, frame: PythonFrame) -> dict[str, int]:
     """Of the variables there, without handles: an address of memory that is mapped counts nothing."""
     place = (frame.file, frame.function, frame.line)
     found: dict[str, int] = {}
-    for item in view.crash.numbers if view.crash is not None else ():
+    crash = view.crash
+    held = () if crash is None else crash.numbers if crash.python_stack else (*crash.numbers, *crash.other_numbers)
+    for item in held:
         if (item.frame.file, item.frame.function, item.frame.line) == place and not _is_address(view, item.value):
             found.setdefault(item.expression, item.value)
     return found
