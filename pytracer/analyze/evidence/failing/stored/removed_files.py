@@ -14,6 +14,7 @@ from pytracer._text import capital
 from pytracer.analyze.evidence.failing.expressions import short, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.processes.made_by_one import guard_of, paths_of, rank_of
+from pytracer.analyze.evidence.failing.stored.kept_paths import KeptPath, kept_paths, own_measure
 from pytracer.analyze.evidence.failing.stored.paths import path_parts
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
@@ -39,9 +40,12 @@ class _Way(msgspec.Struct, frozen=True):
 
 
 class _Removal(msgspec.Struct, frozen=True):
+    """`kept`: the list of an object that the removed path is taken from."""
+
     call: ast.Call
     spot: Spot
     way: _Way
+    kept: KeptPath | None
 
 
 def removed_file(at: FailingLine) -> str | None:
@@ -56,6 +60,14 @@ def removed_file(at: FailingLine) -> str | None:
             f"{said} See whether it had removed this one, or whether that was never written: list the folder before "
             f"and after that line. Remove only what nothing reads any more, or {again}."
         )
+    chosen = own_measure(at, found.kept) if found.kept is not None else None
+    if chosen is not None and found.kept is not None:
+        place = at.place(found.kept.spot, found.kept.spot.line)
+        return (
+            f"{said} Each rank keeps `{found.kept.name}` ({place}) by its own `{chosen}`, which no collective makes "
+            "the same on all ranks, so that they choose different files. Make it the same before (dist.all_reduce of "
+            f"`{chosen}`), or let rank 0 choose and broadcast the path (dist.broadcast_object_list)."
+        )
     return (
         f"{said} Do not remove what other ranks may still read: gather the files that all ranks use before "
         f"(dist.all_gather_object), give each rank its own folder, or {again}."
@@ -65,7 +77,11 @@ def removed_file(at: FailingLine) -> str | None:
 def removed_subject(at: FailingLine) -> str | None:
     """For the headline: what the program does there; whether it met this file is not recorded."""
     found = _removal(at)
-    return _removes(at, found) if found is not None else None
+    if found is None:
+        return None
+    chosen = own_measure(at, found.kept) if found.way.guard is not None and found.kept is not None else None
+    own = f"; each rank keeps files by its own `{chosen}`" if chosen is not None else ""
+    return f"{_removes(at, found)}{own}"
 
 
 def _removes(at: FailingLine, found: _Removal) -> str:
@@ -102,7 +118,8 @@ def _removal(at: FailingLine) -> _Removal | None:
         return None
     if path is None or folder is None or os.path.basename(path) != part:  # a folder above it is missing
         return None
-    read = [parts for item, writes in paths_of(at.node) if not writes for parts in [_parts(at, item, spot)] if parts]
+    opened = [item for item, writes in paths_of(at.node) if not writes]
+    read = [parts for item in opened for parts in (_parts(at, item, spot), *_kept_parts(at, item, spot)) if parts]
     found: list[_Removal] = []
     for file, tree in at.files.items() if read else ():
         for call in (item for item in nodes_of(tree) if isinstance(item, ast.Call)):
@@ -115,7 +132,9 @@ def _removal(at: FailingLine) -> _Removal | None:
                 continue
             way = _way(at, place, _MOST_CALLERS)
             if way is not None:
-                found.append(_Removal(call, place, way))
+                stored = kept_paths(at, removed, place)
+                kept = next((item for item in stored if len(_parts(at, item.path, item.spot)) > 1), None)
+                found.append(_Removal(call, place, way, kept))
     return found[0] if len(found) == 1 and (found[0].way.guard is None or rank_of(at) not in (None, 0)) else None
 
 
@@ -138,9 +157,18 @@ def _parts(at: FailingLine, node: ast.expr, spot: Spot) -> tuple[str, ...]:
     return path_parts(at.slice, made.node, made.spot)
 
 
+def _kept_parts(at: FailingLine, node: ast.expr, spot: Spot) -> Iterator[tuple[str, ...]]:
+    """Of an item of a list: the paths that are stored there, where the source shows more than a name."""
+    for item in kept_paths(at, node, spot):
+        parts = _parts(at, item.path, item.spot)
+        if len(parts) > 1:
+            yield parts
+
+
 def _targets(at: FailingLine, node: ast.expr, spot: Spot) -> Iterator[tuple[str, ...]]:
     """The path, or what a loop over the files of a folder gives."""
     yield _parts(at, node, spot)
+    yield from _kept_parts(at, node, spot)
     if not isinstance(node, ast.Name):
         return
     for loop in loops_around(spot.tree, spot.line):

@@ -107,3 +107,82 @@ def test_other_removals_are_not_named(source: str, rank: int, tmp_path: Path) ->
     found = said(tmp_path, source, WAY, rank)
     assert found.subject is None
     assert "removes files" not in (found.words or "")
+
+
+KEPT = """import os, torch
+class Keeper:
+    def __init__(self, folder, rank):
+        self.folder, self.rank, self.best = folder, rank, []
+    def update(self, epoch, loss, model):
+        path = os.path.join(self.folder, f"epoch={{epoch}}.ckpt")
+        {store}
+        dropped = self.best[2:]
+        if self.rank == 0:
+            for _, old in dropped:
+                os.remove(old)
+    @property
+    def best_path(self):
+        return {best}
+def main(folder, rank, model):
+    keeper = Keeper(folder, rank)
+    for epoch in range(4):
+        loss = {loss}
+        keeper.update(epoch, loss, model)
+    return torch.load({load})
+def evaluate(model):
+    return model.loss().item()
+def shared(model):
+    total = model.loss()
+    dist.all_reduce(total)
+    return total.item()
+main(1, 1, 2)
+"""
+IN_MAIN = [("main", 20), ("<module>", 27)]
+
+
+def keeping(store: str = "self.best.append((loss, path))", best: str = "self.best[0][1]",
+            load: str = "keeper.best_path", loss: str = "evaluate(model)") -> str:  # fmt: skip
+    return KEPT.format(store=store, best=best, load=load, loss=loss)
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {},
+        {"store": "heapq.heappush(self.best, (loss, path))", "best": "min(self.best)[1]"},
+        {"load": "keeper.best[0][1]"},
+    ],
+)
+def test_file_that_rank_0_removed_by_its_own_measure(how: dict[str, str], tmp_path: Path) -> None:
+    """Each rank has a list of its own, ordered by what it measured itself."""
+    found = said(tmp_path, keeping(**how), IN_MAIN, 1, "epoch=1.ckpt")
+    assert found.subject == (
+        "line 11 (`os.remove(old)`) removes files of that folder, below `if self.rank == 0:` (line 9: rank 0 alone "
+        "comes there); each rank keeps files by its own `loss`"
+    )
+    assert found.words is not None and "Each rank keeps `best` (line 7) by its own `loss`" in found.words
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"loss": "dist.all_reduce(loss) or loss"},
+        {"loss": "shared(model)"},
+        {"loss": "metric.compute()"},
+        {"store": "self.best.append((epoch, path))"},
+    ],
+)
+def test_what_is_the_same_on_all_ranks_is_not_told_as_their_own(how: dict[str, str], tmp_path: Path) -> None:
+    found = said(tmp_path, keeping(**how), IN_MAIN, 1, "epoch=1.ckpt")
+    assert found.subject is not None and "its own" not in found.subject
+    assert found.words is not None and "by its own" not in found.words
+
+
+@pytest.mark.parametrize(
+    ("how", "part"),
+    [({}, "last.ckpt"), ({"store": "self.names.append((loss, path))"}, "epoch=1.ckpt")],
+    ids=["another file", "another list"],
+)
+def test_other_files_and_lists_are_not_what_it_removes(how: dict[str, str], part: str, tmp_path: Path) -> None:
+    found = said(tmp_path, keeping(**how), IN_MAIN, 1, part)
+    assert found.subject is None or "os.remove(old)" not in found.subject
