@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -17,13 +18,21 @@ REDUCES: Frame = ("all_reduce", C10D, 3252)
 SOURCE = "def attach():\n    if {}:\n        group = dist.new_group()\n"
 
 
-def said(run: Path, source: str, *, both: bool = False, goes_on: bool = False, at: int = 3, member: bool = True) -> str:
-    """Rank 1 is in new_group() at the program's last line; rank 0 waits in a collective. `both`: it made its, too."""
+def said(
+    run: Path, source: str, *, both: bool = False, goes_on: bool = False, at: int = 3, member: bool = True,
+    between: Sequence[Frame] = (), met: int | None = None,
+) -> str:  # fmt: skip
+    """Rank 1 is in new_group() at the program's last line; rank 0 waits in a collective. `both`: it made its, too.
+
+    `between`: frames of a library that made the group; `met`: both made one before, rank 0 at this line.
+    """
     program = str(s.program_in(run, source))
     job = Ranks(2)
     job.everybody(call(line=30))
     job.calls(0, call(state="failed", line=44), first=2)
     place = {"function": "attach", "file": program, "line": at}
+    for box, line in ((job.boxes[0], met), (job.boxes[1], at)) if met is not None else ():
+        box.group("1", [0, 1], caller=("attach", program, line))
     for box in job.boxes if both else job.boxes[1:]:
         ranks = [0, 1] if member else [1]
         box._json(37, {"begun": True, "ranks": ranks, "description": None, "caller": place})
@@ -32,7 +41,7 @@ def said(run: Path, source: str, *, both: bool = False, goes_on: bool = False, a
     job.endings[0] = {"exit_code": 1}
     job.terminated(1)
     inside: list[Frame] = [("_new_process_group_helper", C10D, 2169), ("_new_group_with_tag", C10D, 6056)]
-    here: list[Frame] = [] if goes_on else inside
+    here: list[Frame] = [] if goes_on else [*inside, *between]
     line = at + 1 if goes_on else at
     job.boxes[1].crash(0, code=0, state=6, python=[*here, ("attach", program, line)], native=[(s.PYTHON, 0x1000)])
     report = build_report(job.job(run))
@@ -82,3 +91,34 @@ def test_the_function_that_the_line_calls_is_named_or_nothing(run: Path, made: s
     words = said(run, SOURCE.format("rank == 1").replace("dist.new_group()", made))
     assert (f"rank 1 was in {name}() at program.py:3" in words) == (name is not None)
     assert ("had not called" in words) == (name is not None)
+
+
+LOADER = f"{s.TORCH}/utils/data/dataloader.py"
+LOOP = "def attach():\n    if rank == 1:\n        for batch in loader:\n            pass\n"
+
+
+def test_group_that_the_iterator_of_a_loader_makes_is_named_with_it(run: Path) -> None:
+    """A DataLoader over a DataPipe makes a group of all ranks; the line shows a loop only."""
+    between: list[Frame] = [("new_group", C10D, 5863), ("_BaseDataLoaderIter.__init__", LOADER, 633)]
+    words = said(run, LOOP, between=between)
+    assert (
+        "; when it ended, rank 1 was in new_group() of a DataLoader's iterator (torch/utils/data/dataloader.py:633) at "
+        "program.py:3 in attach, which rank 0 had not called"
+    ) in words
+    assert (
+        "A DataLoader's iterator (torch/utils/data/dataloader.py:633) calls new_group(), which all ranks must" in words
+    )
+    assert "program.py:3 in attach is below `if rank == 1:` (line 2): take it out of that branch" in words
+    assert "use a Dataset or an IterableDataset" in words and "timeout" not in words
+
+
+def test_groups_of_different_lines_that_met_before_are_named(run: Path) -> None:
+    between: list[Frame] = [("new_group", C10D, 5863), ("_BaseDataLoaderIter.__init__", LOADER, 633)]
+    words = said(run, LOOP, between=between, met=4)
+    assert "(that of line 3 on rank 1 met that of line 4 on rank 0 before)" in words
+
+
+def test_another_library_that_makes_a_group_is_named_by_its_function(run: Path) -> None:
+    between: list[Frame] = [("new_group", C10D, 5863), ("Sync.__init__", f"{s.TORCH}/../sync/core.py", 12)]
+    words = said(run, LOOP, between=between)
+    assert "was in new_group() of Sync.__init__ (" in words and "DataLoader" not in words
