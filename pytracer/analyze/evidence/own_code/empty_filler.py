@@ -1,5 +1,5 @@
-"""What was to put elements into a container that is empty: the only call that is given it, and the line at which that
-may return with nothing added; or the lines that add to it.
+"""What was to put elements into a container that is empty: the only call that is given it, and when that adds nothing;
+or the lines that add to it.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from pytracer.analyze.evidence.own_code.c_text import (
     closing,
     declared_name,
     defined,
-    function_around,
     split,
     statement_at,
     without_parentheses,
 )
 from pytracer.analyze.evidence.own_code.c_text import without_comments as plain
 from pytracer.analyze.evidence.own_code.passed_through import Level
+from pytracer.analyze.evidence.own_code.short_allocations import statement_end
 from pytracer.analyze.naming import LineWords, line_in
 
 _ADDS = r"(?<![\w.>]){}\s*\.\s*(?:push_back|emplace_back|insert|resize|assign|emplace)\s*\("
@@ -52,10 +52,11 @@ def filler(level: Level, name: str, file: str) -> Filler | None:
     called, place, given = calls[0]
     at_call = _line(text, file, place)
     words = f"`{shortened(f'{called}({given})', _QUOTED)}` at {at_call} alone could add to it"
-    early = _early_return(text, file, called, split(given), name)
-    if early is None:
+    found = _adds_nothing(text, file, called, split(given), name)
+    if not found:
         return Filler(f"{words}.", (at_call,))
-    return Filler(f"{words}, and returns with nothing added at {early[0]} where `{early[1]}`.", (at_call, early[0]))
+    when = list_words([f"where `{test}` ({at})" for test, at in found], conjunction="or")
+    return Filler(f"{words}, and adds nothing {when}.", (at_call, *(at for _, at in found)))
 
 
 def _calls(text: str, name: str, begin: int, end: int) -> Iterator[tuple[str, int, str]]:
@@ -68,28 +69,29 @@ def _calls(text: str, name: str, begin: int, end: int) -> Iterator[tuple[str, in
             yield found[0], found[1], given
 
 
-def _early_return(text: str, file: str, called: str, given: tuple[str, ...], name: str) -> tuple[LineWords, str] | None:
-    """The only `if (...) return;` of a function that comes before all that it adds to the container."""
+def _adds_nothing(text: str, file: str, called: str, given: tuple[str, ...], name: str) -> list[tuple[str, LineWords]]:
+    """When a function adds nothing to the container: the only `if (...) return;` before, the `if` around it."""
     functions = [item for item in defined(text, called) if len(item.parameters) == len(given)]
-    place = given.index(name) if name in given else None
-    if len(functions) != 1 or place is None:
-        return None
+    if len(functions) != 1 or name not in given:
+        return []
     function = functions[0]
-    inner, end = declared_name(function.parameters[place]), closing(text, function.body)
-    added = re.search(_ADDS.format(re.escape(inner)), text[function.body : end])
-    last = function.body + added.start() if added is not None else None
-    if last is None:
-        return None
-    returns = [*re.finditer(r"\bif\s*(?P<open>\()", text[function.body : last])]
-    found = []
-    for match in returns:
+    inner, end = declared_name(function.parameters[given.index(name)]), closing(text, function.body)
+    adds = [*re.finditer(_ADDS.format(re.escape(inner)), text[function.body : end])]
+    if not adds:
+        return []
+    added, is_only = adds[0], len(adds) == 1
+    last, early, around = function.body + added.start(), list[tuple[str, LineWords]](), list[tuple[str, LineWords]]()
+    for match in re.finditer(r"\bif\s*(?P<open>\()", text[function.body : last]):
         opens = function.body + match.start("open")
         closes = closing(text, opens)
-        if closes is not None and re.match(r"\s*\{?\s*return\s*;", text[closes + 1 : last]):
-            found.append((_line(text, file, opens), without_parentheses(text[opens : closes + 1])))
-    if len(found) != 1 or (around := function_around(text, last)) is None or around.name != function.name:
-        return None
-    return found[0][0], shortened(" ".join(found[0][1].split()), _QUOTED)
+        if closes is None:
+            continue
+        test = shortened(" ".join(without_parentheses(text[opens : closes + 1]).split()), _QUOTED)
+        if re.match(r"\s*\{?\s*(?:return|continue)\s*;", text[closes + 1 : last]):
+            early.append((test, _line(text, file, opens)))
+        elif is_only and statement_end(text, closes + 1) > last:
+            around.append((f"!({test})", _line(text, file, opens)))
+    return [*early, *around] if len(early) <= 1 and len(around) <= 1 else []
 
 
 def _line(text: str, file: str, place: int) -> LineWords:

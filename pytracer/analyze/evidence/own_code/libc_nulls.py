@@ -16,12 +16,11 @@ def null_when(text: str, function: str, given: Sequence[str]) -> str:
     """A sentence, with the path or the name as the source has it; "" of other functions."""
     first = _literal(text, given[0]) if given else None
     if function in _OPENS:
+        reads = function == "opendir" or (len(given) > 1 and given[1].startswith('"r'))
+        missing = "it does not exist here" if reads else "its folder does not exist here"
         what = "directory" if function == "opendir" else "file"
         fixed = "" if first is None else f" The path is always {_named(given[0], first)}: make it an argument."
-        return (
-            f" {function}() returns null where the {what} cannot be opened: its folder does not exist here, or this "
-            f"user may not.{fixed}"
-        )
+        return f" {function}() returns null where {missing}, or this user may not open the {what}.{fixed}"
     if function in ("getenv", "secure_getenv"):
         name = f"`{first[1:-1]}`" if first is not None else "a variable"
         return f" {function}() returns null where the environment does not have {name}."

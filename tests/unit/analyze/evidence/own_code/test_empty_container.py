@@ -126,7 +126,7 @@ def test_reference_to_the_first_element_of_nothing_is_told_with_what_did_not_fil
     assert item.summary == "`all` is empty, and ops.cpp:20 takes `all.front()` of it"
     assert item.advice == (
         "Ask `all.empty()` in overlap() before ops.cpp:20 takes `all.front()`. `join(a, b, all)` at ops.cpp:19 alone "
-        "could add to it, and returns with nothing added at ops.cpp:12 where `area(a) <= 0 || area(b) <= 0`. Then "
+        "could add to it, and adds nothing where `area(a) <= 0 || area(b) <= 0` (ops.cpp:12). Then "
         "check the values that line 4 passes, which lead to that: rbx points at `found[2]`, (0.5, -0.25, 0.75, -0.125, "
         "1)."
     )
@@ -146,3 +146,13 @@ def test_lines_that_would_have_added_are_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("taken", ["*best", "find(all)", "a", "boxes->front()"])
 def test_references_to_what_may_be_null_for_another_reason_are_not_told(taken: str, tmp_path: Path) -> None:
     assert scored(tmp_path, taken=taken) is None
+
+
+def test_test_around_what_adds_is_named_as_well(tmp_path: Path) -> None:
+    """Either may have been why; which was is not known."""
+    source = OVERLAP.replace("    out.push_back(a);", "    if (a.size() > 2)\n        out.push_back(a);")
+    item = scored(tmp_path, source=source)
+    assert (
+        "adds nothing where `area(a) <= 0 || area(b) <= 0` (ops.cpp:12) or where `!(a.size() > 2)` (ops.cpp:14)."
+        in item.advice
+    )

@@ -51,9 +51,8 @@ def test_stream_that_could_not_be_opened_is_named_with_its_fixed_path(tmp_path: 
     assert item.summary == '`log` is null, as `fopen(LOG_FILE, "a")` at ops.c:9 returned it'
     assert item.advice == (
         'Check `log` before ops.c:12 uses it: nothing does behind `fopen(LOG_FILE, "a")` at ops.c:9. Let cells() '
-        "report that to its caller. fopen() returns null where the file cannot be opened: its folder does not exist "
-        'here, or this user may not. The path is always `"/home/anna/logs/cells.txt"` (`LOG_FILE`): make it an '
-        "argument."
+        "report that to its caller. fopen() returns null where its folder does not exist here, or this user may not "
+        'open the file. The path is always `"/home/anna/logs/cells.txt"` (`LOG_FILE`): make it an argument.'
     )
 
 
