@@ -12,7 +12,7 @@ from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.numbers import number_at
 from pytracer.analyze.evidence.failing.recorded import shape_of
-from pytracer.analyze.evidence.failing.tensors.index_ranges import last_layer
+from pytracer.analyze.evidence.failing.tensors.last_layers import last_layer
 from pytracer.analyze.evidence.failing.tensors.operand_shapes import made_for
 from pytracer.analyze.evidence.failing.usage.settings import whence
 from pytracer.analyze.evidence.syntax.calls import passed_values

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
-from pytracer.analyze.evidence.failing.tensors.index_ranges import last_layer
+from pytracer.analyze.evidence.failing.tensors.last_layers import last_layer
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of

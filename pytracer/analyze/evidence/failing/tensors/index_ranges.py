@@ -14,9 +14,10 @@ from pytracer.analyze.evidence.failing.stored.misread_ids import misread_ids
 from pytracer.analyze.evidence.failing.tensors.chosen_rows import chosen_row
 from pytracer.analyze.evidence.failing.tensors.drawn_indices import drawn_index
 from pytracer.analyze.evidence.failing.tensors.grown_tables import grown_table
+from pytracer.analyze.evidence.failing.tensors.labels import label_beyond
 from pytracer.analyze.evidence.failing.tensors.positions import too_many_places
 from pytracer.analyze.evidence.failing.usage.settings import by_constants
-from pytracer.analyze.evidence.slicing.spots import Made, Spot
+from pytracer.analyze.evidence.slicing.spots import Made
 from pytracer.analyze.evidence.syntax.calls import argument_at, called_name, keyword_value, passed_values
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
@@ -24,13 +25,12 @@ from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes, sec
 
 _VALUES = Pattern(r", (-?\d+)\.\.(-?\d+)$")
 _WORLD = Pattern(r"world_?size", re.IGNORECASE)
-_LAYERS = 4
 
 
 def row_beyond(at: FailingLine, found: re.Match[str]) -> str | None:
     """An index beyond the rows of an embedding, or a class number beyond the outputs."""
     if found[1] is not None:
-        return _label(at, int(found[1]))
+        return label_beyond(at, int(found[1]))
     layer = at.layer
     rows = layer.options.get("num_embeddings") if layer is not None and layer.kind == "Embedding" else None
     if layer is None or rows is None:
@@ -66,70 +66,6 @@ def row_beyond(at: FailingLine, found: re.Match[str]) -> str | None:
         f"{table}, and `{passed}` reaches {high}: make the table for the vocabulary or length in use (len(tokenizer), "
         "resize_token_embeddings), or cut or map what is beyond it."
     )
-
-
-def _label(at: FailingLine, label: int) -> str | None:
-    output = next(
-        (name for name, shape in at.shapes.items() if len(shape.sizes) > 1 and not _VALUES.search(at.values[name])),
-        None,
-    )
-    call = at.only(ast.Call)
-    computed = call.args[0] if call is not None and call.args and isinstance(call.args[0], ast.Call) else None
-    classes = at.shapes[output].sizes[1] if output is not None else None
-    goal = next((name for name, value in at.values.items() if name in _read(at) and _VALUES.search(value)), None)
-    if computed is not None:  # a variable with two dimensions is what it was computed from
-        return _label_of_computed(at, computed, label, goal)
-    if output is None or classes is None:
-        return None
-    values = _VALUES.search(at.values[goal]) if goal is not None else None
-    counted = last_layer(at, output)
-    has = f"`{output}`{counted} has {classes} classes, 0 to {classes - 1}, and the target has {label}"
-    if goal is not None and values is not None:
-        told = f"`{goal}`{at.came(goal)} is {values[1]} to {values[2]}"
-        has = f"`{output}`{counted} has {classes} classes, 0 to {classes - 1}, and {told}"
-        if int(values[1]) >= 1 and int(values[2]) == classes:
-            more = f"if class 0 is real, the last layer needs {classes + 1} outputs"
-            return f"{has}: if its numbers begin at 1, subtract 1; {more}."
-    if label < 0 or label in (255, 254):
-        return f'{has}: a marker for "ignore". Pass ignore_index={label} to the loss.'
-    return f"{has}: give the last layer {label + 1} outputs, or map the labels to 0 .. {classes - 1}."
-
-
-def _label_of_computed(at: FailingLine, computed: ast.Call, label: int, goal: str | None) -> str | None:
-    """`cross_entropy(model(x), y)`."""
-    values = _VALUES.search(at.values[goal]) if goal is not None else None
-    if goal is None or values is None or label < 0 or label in (255, 254):
-        return None
-    needed = max(label, int(values[2])) + 1
-    return (
-        f"`{goal}`{at.came(goal)} is {values[1]} to {values[2]}, and `{source(computed)}` has no class {label}: give "
-        f"the last layer {needed} outputs, or map the labels to the classes that it has, from 0 on."
-    )
-
-
-def last_layer(at: FailingLine, output: str) -> str:
-    """`` (line 26: `model = nn.Linear(8, classes)`) ``, of what gave the output; of nn.Sequential its last layer."""
-    found = at.made(output)
-    for _ in range(_LAYERS):
-        node = found.node if found is not None else None
-        if found is None or not isinstance(node, ast.Call):
-            return ""
-        if re.match(r"(?:torch\.)?nn\.Linear\(", ast.unparse(node)):
-            return f" ({at.shown(found)})" if _gives(at, output, node, found.spot) else ""
-        inner = node.func
-        if called_name(node) == "Sequential":
-            if not node.args or isinstance(node.args[-1], ast.Starred):
-                return ""
-            inner = node.args[-1]
-        found = at.slice.made(inner, found.spot, calls=True)
-    return ""
-
-
-def _gives(at: FailingLine, output: str, layer: ast.Call, spot: Spot) -> bool:
-    """Whether an output has the features of a layer, as far as both are known: another may have been put behind it."""
-    given = [*layer.args[1:2], *(item.value for item in layer.keywords if item.arg == "out_features")]
-    shape, features = at.shape(output), at.evaluated(given[0], spot) if given else None
-    return shape is None or features is None or features in shape.sizes
 
 
 def _read(at: FailingLine) -> list[str]:

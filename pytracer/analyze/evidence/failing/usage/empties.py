@@ -15,6 +15,7 @@ from pytracer.analyze.evidence.failing.usage.emptied import (
     only_binding,
 )
 from pytracer.analyze.evidence.failing.usage.empty_data import empty_data
+from pytracer.analyze.evidence.failing.usage.empty_shares import empty_share
 from pytracer.analyze.evidence.failing.usage.missed_lines import missed, never_counted
 from pytracer.analyze.evidence.failing.usage.zero_divisors import rounded_down, zero_item, zero_sum
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind, lines_that_fill
@@ -48,6 +49,9 @@ def nothing_there(at: FailingLine) -> str | None:
     names = [name for name in names_in(node) if is_empty(at.value(name))]
     if len(names) != 1:
         return None
+    share = empty_share(at, names[0])
+    if share is not None:
+        return share
     why = emptied_by(at, at.scope, names[0], at.line)
     several = any(line < at.line for line, _ in lines_that_bind(at.scope, names[0]))
     several = several and only_binding(at, at.scope, names[0], at.line) is None
