@@ -12,6 +12,7 @@ from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.stored.empty_dicts import empty_dict
 from pytracer.analyze.evidence.failing.stored.opened import loaded_from
+from pytracer.analyze.evidence.failing.stored.other_optimizers import other_optimizer, writer
 from pytracer.analyze.evidence.failing.stored.replaced_sections import replaced_section
 from pytracer.analyze.evidence.syntax.bindings import is_loop_variable
 from pytracer.analyze.evidence.syntax.names import variable
@@ -32,7 +33,7 @@ def missing_key(at: FailingLine) -> str | None:
         return None
     key = at.message.strip()
     if not at.own:
-        return _given_state(at, key) or _of_library(at, key)
+        return other_optimizer(at) or _given_state(at, key) or _of_library(at, key)
     node = at.only(ast.Subscript)
     if node is None:
         return None
@@ -232,10 +233,12 @@ def _of_library(at: FailingLine, key: str) -> str | None:
         }
         if len(loads) == 1:
             (line,) = loads.values()
+            wrote = writer(at)
+            kind = f" ({wrote}, by its options)" if wrote is not None else ""
             return (
                 f"`{owner}` has the options of the checkpoint that {line} loads, and these lack {key}: another kind of "
-                f"optimizer wrote them than `{owner}`{at.came(owner)} is, or an older version. Make the kind that "
-                "wrote it, or begin without its state; load_state_dict() replaces all options."
+                f"optimizer{kind} wrote them than `{owner}`{at.came(owner)} is, or an older version. Make the kind "
+                "that wrote it, or begin without its state; load_state_dict() replaces all options."
             )
     return None
 
