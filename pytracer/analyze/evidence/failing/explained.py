@@ -17,6 +17,7 @@ from pytracer.analyze.evidence.failing.autograd.hooked_outputs import hooked_out
 from pytracer.analyze.evidence.failing.autograd.in_place import in_place_subject
 from pytracer.analyze.evidence.failing.autograd.kept_results import copied_result, copied_subject
 from pytracer.analyze.evidence.failing.autograd.modes_of_threads import gradients_of_thread
+from pytracer.analyze.evidence.failing.autograd.non_leaves import non_leaf
 from pytracer.analyze.evidence.failing.autograd.outside_of_graphs import outside_of_graph
 from pytracer.analyze.evidence.failing.autograd.overwritten_outputs import overwritten_output, overwritten_subject
 from pytracer.analyze.evidence.failing.autograd.probabilities import no_probability, not_reduced, probability_subject
@@ -344,6 +345,7 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
     list_of_root,
     hooked_output,
     autograd_line,
+    non_leaf,
     outside_of_graph,
     schedule_too_short,
     refused_value,

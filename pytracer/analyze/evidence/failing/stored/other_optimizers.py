@@ -53,8 +53,8 @@ def other_optimizer(at: FailingLine) -> str | None:
     owner, key, given = source(call.func.value), at.message.strip(), source(passed_values(call)[0])
     kept = ", ".join(_kept(at))
     change = (
-        "Resume with the kind of optimizer that was saved; or load only the weights of the model, leave line "
-        f"{at.line} out, and let `{owner}` begin without a state."
+        "Resume with the kind of optimizer that was saved; or load only the weights of the model: without line "
+        f"{at.line}, `{owner}` begins anew."
     )
     if wrote is not None and not _may_be(wrote, reader):
         keeps = f": that keeps {kept}" if kept else ""

@@ -6,6 +6,7 @@ import ast
 import re
 
 from pytracer._patterns import Pattern
+from pytracer.analyze.evidence.failing.data.counted_lengths import counted_length
 from pytracer.analyze.evidence.failing.data.next_samples import behind_the_last, number_of_worker
 from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
@@ -85,6 +86,9 @@ def index_beyond(at: FailingLine, found: re.Match[str]) -> str | None:
         return None
     by = [name for name in names_in(node.slice) if _holds(at.value(name) or "", index)]
     what = f"`{by[0]}`{at.came(by[0])} is" if len(by) == 1 else "the index is"
+    length = counted_length(at, node.value, node.slice, index, size) if dimension == 0 else None
+    if length is not None:
+        return f"`{source(node.value)}` {shape.words} has {size} rows, and `{source(node.slice)}` is {index}: {length}"
     table = f"`{source(node.value)}` {shape.words} has {size} in dimension {dimension}, 0 to {size - 1}"
     window = _beyond_length(at, node)
     if window is not None:
@@ -247,6 +251,9 @@ def index_of_list(at: FailingLine) -> str | None:
             f"`{name}`{table} has {many}{by}{what}, one of the indices of {chosen}: they were made for more items than "
             f"`{name}` has, as before a filter. Make them from the length of the data set that the loader gets."
         )
+    length = counted_length(at, node.value, node.slice, index, count)
+    if length is not None:
+        return f"`{name}`{table} has {many}{by}{what}: {length}"
     return (
         f"{has}: what sets the index counts something else than `{name}`. Take it "
         f"from len({name}), or look at why `{name}` is shorter here (a last batch or line, a filter)."

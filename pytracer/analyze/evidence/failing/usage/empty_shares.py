@@ -95,7 +95,7 @@ def _split(at: FailingLine, made: Made) -> _Split | None:
         or isinstance(at.slice.made(parts, made.spot, calls=True).node, (ast.List, ast.Tuple))
     ):
         return None  # places to divide at
-    recorded = at.value_at(parts, made.spot) if isinstance(parts, ast.expr) else None
+    recorded = at.value_at(parts, made.spot)
     if recorded is not None and not recorded.isdecimal():
         return None
     return _Split(call, made.spot, what, parts)
