@@ -8,8 +8,9 @@ from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import short, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.loops import deciding_ifs, loops_around
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
-from pytracer.analyze.evidence.syntax.scopes import scope_of, spans, spans_body
+from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, spans, spans_body
 
 _AGAIN = Pattern(
     r"unscale_\(\) has already been called on this optimizer|unscale_\(\) is being called after step\(\)|"
@@ -41,6 +42,8 @@ def missing_update(at: FailingLine) -> str | None:
         return None
     file, tree, update = updates[0]
     test = _only_where(at, file, tree, update)
+    if test is None and _UNSCALED in at.message:
+        return _of_each_batch(at, call, owner, file, tree, update)
     if test is None or _OPTION.search(ast.unparse(test.test)):
         return None
     return (
@@ -49,6 +52,41 @@ def missing_update(at: FailingLine) -> str | None:
         "step() once for each optimizer until update(). Call update() once behind the step() calls of each round, "
         "below no other condition than they are."
     )
+
+
+def _of_each_batch(
+    at: FailingLine, call: ast.Call, owner: ast.expr, file: str, tree: ast.Module, update: ast.Call
+) -> str | None:
+    """With accumulation: step() and update() below a condition of some rounds, unscale_() in all of them."""
+    reached = update if scope_of(tree, update.lineno) is at.scope else _only_call_of(at, tree, update)
+    if reached is None or reached.lineno <= at.line or (file != at.frame.file and reached is update):
+        return None
+    own = {ast.unparse(test.test) for test, _ in deciding_ifs(at.tree, at.line)}
+    found = [
+        (test, around)
+        for test, around in deciding_ifs(at.tree, reached.lineno)
+        if not spans(test, at.line) and test.lineno > at.line and ast.unparse(test.test) not in own
+        if not _OPTION.search(ast.unparse(test.test)) and not (around and test.orelse)
+    ]
+    if len(found) != 1 or not loops_around(at.tree, at.line):
+        return None
+    test, around = found[0]
+    holds, other = ("holds", " not") if around else ("does not hold", "")
+    counts = any(isinstance(item, ast.Mod) for item in nodes_of(test.test))  # of some micro batches
+    instead = "" if counts else ", or update() wherever it ran"
+    return (
+        f"`{source(update)}` ({at.in_file(file, update.lineno)}) runs only where `{short(ast.unparse(test.test))}` "
+        f"({at.here(test.lineno)}) {holds}, and `{source(call)}` also where it does{other}: unscale_() is allowed once "
+        f"until update(). Call it and the clipping only where `{source(owner)}.step()` follows, right before that"
+        f"{' (the gradients of all micro batches are there then)' if counts else ''}{instead}."
+    )
+
+
+def _only_call_of(at: FailingLine, tree: ast.Module, update: ast.Call) -> ast.Call | None:
+    """The call in the failing function of the one that updates the scaler."""
+    function = getattr(scope_of(tree, update.lineno), "name", None)
+    calls = [item for item in own_nodes(at.scope) if isinstance(item, ast.Call) and called_name(item) == function]
+    return calls[0] if len(calls) == 1 and function is not None else None
 
 
 def _calls(at: FailingLine, name: str) -> int:
