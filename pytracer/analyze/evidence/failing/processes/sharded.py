@@ -11,6 +11,7 @@ from pytracer._patterns import Pattern
 from pytracer._text import capital
 from pytracer.analyze.evidence.failing.expressions import parts, source, walk_in_order
 from pytracer.analyze.evidence.failing.line import FailingLine
+from pytracer.analyze.evidence.failing.processes.unsharded_roots import unsharded_root
 from pytracer.analyze.evidence.failing.recorded import is_sharded, shape_of
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
@@ -160,6 +161,9 @@ def mixed_operands(at: FailingLine) -> str | None:
     if len(sharded) != 1 or not plain:
         return None
     (name,) = sharded
+    root = unsharded_root(at, name, plain)
+    if root is not None:
+        return root
     made = at.made(name, calls=False)
     whole, place, of_module = name, f"line {at.line}", _parameter(name)
     if made is not None and isinstance(made.node, ast.Attribute) and made.through:
