@@ -59,9 +59,9 @@ def unsharded_root(at: FailingLine, sharded: str, plain: Sequence[str]) -> str |
     ran, likely = (f", as line {run} leaves it", "") if run else ("", "most likely ")
     call, module = source(root.shard.func), source(root.module)
     return (
-        f"`{name}`, a parameter of `{module}`, is {likely}whole since a forward() without a backward() behind it{ran}, and "
-        f"`{sharded}` is a DTensor: {call}() ({place}) does not shard the outermost module again after its forward(). "
-        f"Call `{module}.reshard()` before its parameters are used, or pass {_OPTION}=True there."
+        f"`{name}`, a parameter of `{module}`, is {likely}whole since a forward() without a backward() behind it{ran}, "
+        f"and `{sharded}` is a DTensor: {call}() ({place}) does not shard the outermost module again after its "
+        f"forward(). Call `{module}.reshard()` before its parameters are used, or pass {_OPTION}=True there."
     )
 
 

@@ -12,8 +12,9 @@ from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
+from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
-from pytracer.analyze.evidence.syntax.scopes import class_around, class_named, function_named, own_nodes
+from pytracer.analyze.evidence.syntax.scopes import class_around, class_named, function_named, own_nodes, scope_of
 
 # CPython 3.12: 'TextIOWrapper' instances; 3.13: get; 3.14: <function main.<locals>.load at 0x7f>.
 _PICKLED = Pattern(
@@ -90,6 +91,19 @@ def _function(tree: ast.Module, name: str) -> ast.FunctionDef | ast.AsyncFunctio
     return next((item for item in methods if item.name == last), None)
 
 
+def _held_as(at: FailingLine, name: str) -> tuple[str, ast.ClassDef] | None:
+    """`self.loss`, and the class, where only one attribute is set to a lambda or a function of a method."""
+    node = _defined(at.tree, name)
+    owner = class_around(at.tree, scope_of(at.tree, node.lineno)) if node is not None else None
+    if node is None or owner is None or isinstance(node, ast.ClassDef):
+        return None
+    sets = [item for item in nodes_of(owner) if isinstance(item, ast.Assign) and len(item.targets) == 1]
+    inner = getattr(node, "name", None)
+    own = [item for item in sets if item.value is node or (inner is not None and variable(item.value) == inner)]
+    names = {name for item in own if (name := variable(item.targets[0])) is not None and name.startswith("self.")}
+    return (names.pop(), owner) if len(names) == 1 else None
+
+
 def _plain_factory(tree: ast.Module, name: str) -> str | None:
     """`list` of `defaultdict(lambda: [])`, whose lambda has no need to be one."""
     node = _defined(tree, name)
@@ -118,6 +132,16 @@ def not_picklable(at: FailingLine) -> str | None:
             return (
                 f"{what} ({place}) cannot be pickled, and line {at.line} sends it to another process or file: write "
                 f"`defaultdict({plain})` there, which can."
+            )
+        held = _held_as(at, found[2])
+        if held is not None:
+            attribute, owner = held
+            inner = "a lambda" if "<lambda>" in found[2] else "a function inside of a function"
+            given = next((f" with `{source(item)}`" for item in _passed(at) if _class_of(at, item) is owner), "")
+            return (
+                f"`{attribute}` of {owner.name} is {inner} ({place}), which cannot be pickled, and "
+                f"line {at.line} sends it to another process or file{given}: define it at the top level of the module "
+                f"(functools.partial for its arguments), or make the {owner.name} in the process that uses it."
             )
         return (
             f"{what} ({place or found[2]}) cannot be pickled, and line {at.line} sends it to another process or file: "
