@@ -175,7 +175,7 @@ from pytracer.analyze.evidence.failing.usage.nones import (
 from pytracer.analyze.evidence.failing.usage.order import called_in_order, order_subject
 from pytracer.analyze.evidence.failing.usage.recursions import repeated_calls
 from pytracer.analyze.evidence.failing.usage.replaced_functions import replaced_function, replaced_subject
-from pytracer.analyze.evidence.failing.usage.scaler_updates import missing_update
+from pytracer.analyze.evidence.failing.usage.scaler_updates import missing_update, unscaled_each_batch
 from pytracer.analyze.evidence.failing.usage.schedules import schedule_subject, schedule_too_short
 from pytracer.analyze.evidence.failing.usage.settings import refused_setting, text_subject
 from pytracer.analyze.evidence.failing.usage.skipped import skipped_call, skipped_subject
@@ -307,6 +307,7 @@ _EXPLANATIONS: tuple[Callable[[FailingLine], str | None], ...] = (
     nothing_left,
     copied_result,
     missing_update,
+    unscaled_each_batch,
     called_in_order,
     plain_layers,
     endless_lookup,

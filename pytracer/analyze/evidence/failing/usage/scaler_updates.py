@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 
+import msgspec
+
 from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import short, source
 from pytracer.analyze.evidence.failing.line import FailingLine
@@ -22,8 +24,32 @@ _UNSCALED = "unscale_() has already been called"
 _OPTION = Pattern(r"amp\b|scaler|fp16|half|mixed|precision|cuda|enabled")
 
 
+class _Update(msgspec.Struct, frozen=True):
+    """`call`: the failing one, of the scaler `owner`; `update`: where it is updated."""
+
+    call: ast.Call
+    owner: ast.expr
+    file: str
+    tree: ast.Module
+    update: ast.Call
+
+
 def missing_update(at: FailingLine) -> str | None:
     """No line of the program updates this scaler, or the only one stands below a condition."""
+    found = _only_update(at)
+    test = _only_where(at, found.file, found.tree, found.update) if found is not None else None
+    if found is None or test is None or _OPTION.search(ast.unparse(test.test)):
+        return None
+    return (
+        f"`{source(found.update)}` ({at.in_file(found.file, found.update.lineno)}) runs only where "
+        f"`{short(ast.unparse(test.test))}` ({at.in_file(found.file, test.lineno)}) holds, and line {at.line} without "
+        "it: a GradScaler allows unscale_() and step() once for each optimizer until update(). Call update() once "
+        "behind the step() calls of each round, below no other condition than they are."
+    )
+
+
+def _only_update(at: FailingLine) -> _Update | None:
+    """The only line that updates the scaler; nothing where one step unscales twice."""
     call = at.only(ast.Call)
     if call is None or _AGAIN.search(at.message) is None or called_name(call) not in _CALLS:
         return None
@@ -40,24 +66,15 @@ def missing_update(at: FailingLine) -> str | None:
     ]
     if len(updates) != 1 or (_UNSCALED in at.message and _calls(at, "unscale_") > 1):  # two of one step
         return None
-    file, tree, update = updates[0]
-    test = _only_where(at, file, tree, update)
-    if test is None and _UNSCALED in at.message:
-        return _of_each_batch(at, call, owner, file, tree, update)
-    if test is None or _OPTION.search(ast.unparse(test.test)):
-        return None
-    return (
-        f"`{source(update)}` ({at.in_file(file, update.lineno)}) runs only where `{short(ast.unparse(test.test))}` "
-        f"({at.in_file(file, test.lineno)}) holds, and line {at.line} without it: a GradScaler allows unscale_() and "
-        "step() once for each optimizer until update(). Call update() once behind the step() calls of each round, "
-        "below no other condition than they are."
-    )
+    return _Update(call, owner, *updates[0])
 
 
-def _of_each_batch(
-    at: FailingLine, call: ast.Call, owner: ast.expr, file: str, tree: ast.Module, update: ast.Call
-) -> str | None:
+def unscaled_each_batch(at: FailingLine) -> str | None:
     """With accumulation: step() and update() below a condition of some rounds, unscale_() in all of them."""
+    known = _only_update(at) if _UNSCALED in at.message else None
+    if known is None:
+        return None
+    call, owner, file, tree, update = known.call, known.owner, known.file, known.tree, known.update
     reached = update if scope_of(tree, update.lineno) is at.scope else _only_call_of(at, tree, update)
     if reached is None or reached.lineno <= at.line or (file != at.frame.file and reached is update):
         return None
@@ -73,6 +90,8 @@ def _of_each_batch(
     test, around = found[0]
     holds, other = ("holds", " not") if around else ("does not hold", "")
     counts = any(isinstance(item, ast.Mod) for item in nodes_of(test.test))  # of some micro batches
+    if not around and not counts:
+        return None  # order.py tells of a round that was left
     instead = "" if counts else ", or update() wherever it ran"
     return (
         f"`{source(update)}` ({at.in_file(file, update.lineno)}) runs only where `{short(ast.unparse(test.test))}` "
