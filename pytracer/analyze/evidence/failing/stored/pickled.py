@@ -100,7 +100,7 @@ def _held_as(at: FailingLine, name: str) -> tuple[str, ast.ClassDef] | None:
     sets = [item for item in nodes_of(owner) if isinstance(item, ast.Assign) and len(item.targets) == 1]
     inner = getattr(node, "name", None)
     own = [item for item in sets if item.value is node or (inner is not None and variable(item.value) == inner)]
-    names = {name for item in own if (name := variable(item.targets[0])) is not None and name.startswith("self.")}
+    names = {each for item in own if (each := variable(item.targets[0])) is not None and each.startswith("self.")}
     return (names.pop(), owner) if len(names) == 1 else None
 
 
