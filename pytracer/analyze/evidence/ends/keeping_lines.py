@@ -16,12 +16,13 @@ from pytracer._text import capital, list_words, shortened
 from pytracer.analyze.evidence.ends.graph_levels import Graph
 from pytracer.analyze.evidence.ends.growing_containers import only_grows, stored
 from pytracer.analyze.evidence.ends.summed_graphs import GraphSums, SummedGraph, retains
+from pytracer.analyze.evidence.slicing.calls import method_of
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.loops import LOOPS, loops_around
 from pytracer.analyze.evidence.syntax.names import elements, variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
-from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes, scope_of, spans
+from pytracer.analyze.evidence.syntax.scopes import Scope, class_around, own_nodes, scope_of, spans
 from pytracer.analyze.naming import LineWords, line_in, short_file
 from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import PythonFrame
@@ -295,9 +296,30 @@ def _text(kept: _Kept) -> str:
     return shortened(" ".join(ast.unparse(kept.node).split()), _QUOTED)
 
 
+def _is_of_data_set(kept: _Kept) -> bool:
+    """`self.images[index] = image`, of an object that is asked for items by their number."""
+    owner = class_around(kept.made.tree, kept.made.scope)
+    by_key = isinstance(kept.node, ast.Assign) and any(isinstance(item, ast.Subscript) for item in kept.node.targets)
+    return (
+        by_key
+        and (variable(kept.container) or "").startswith("self.")
+        and owner is not None
+        and method_of(owner, ("__getitem__",)) is not None
+    )
+
+
 def _of_values(kept: _Kept, file: str, made: str) -> KeepingLine:
     names = " and ".join(f"`{name}`" for name in dict.fromkeys(kept.names))
     place, held = _place(kept, file), f"`{ast.unparse(kept.container)}`"
+    if _is_of_data_set(kept):
+        here = kept.made.line is not None and spans(kept.node, kept.made.line)
+        return KeepingLine(
+            f"{'that line' if here else place} keeps each {names} in {held}",
+            f"{place[0].upper()}{place[1:]} (`{_text(kept)}`) keeps each item that the data set was asked for: load it "
+            "anew each time, keep it in the smaller dtype of its file, or bound that cache "
+            "(`functools.lru_cache(maxsize=...)`).",
+            container=ast.unparse(kept.container),
+        )
     if kept.made.line is not None and spans(kept.node, kept.made.line):
         return KeepingLine(
             f"that line keeps each {names} in {held}",

@@ -146,3 +146,29 @@ def test_line_that_keeps_results_is_named(source: str, subject: str, tmp_path: P
 def test_nothing_is_named_where_results_are_let_go(source: str, tmp_path: Path) -> None:
     """Numbers, what is cleared or bounded, what backward() has freed."""
     assert found(tmp_path, source) is None
+
+
+CACHE = """
+class Scenes(Dataset):
+    def __init__(self, root):
+        self.names, self.images = sorted(os.listdir(root)), {{}}
+    def {asked}(self, index):
+        name = self.names[index]
+        if name not in self.images:
+            self.load(name)
+        return self.images[name]
+    def load(self, name):
+        image = torch.from_numpy(np.load(name)).float()  # made
+        self.images[name] = image
+"""
+
+
+def test_items_that_a_data_set_keeps_are_to_be_loaded_anew(tmp_path: Path) -> None:
+    """Not to be made a number: they are what is read."""
+    kept = found(tmp_path, CACHE.format(asked="__getitem__"))
+    assert kept is not None
+    assert kept.subject == "line 12 keeps each `image` in `self.images`"
+    assert "keeps each item that the data set was asked for: load it anew each time" in kept.advice
+    other = found(tmp_path, CACHE.format(asked="predict"))
+    assert other is not None
+    assert "data set" not in other.advice
