@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from pytracer._text import list_words
 from pytracer.analyze.evidence.lifetime.variables import plain_expression, program_frames
+from pytracer.analyze.evidence.own_code.passed import names_passed
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of
 from pytracer.analyze.tensors.source_lines import syntax_tree
@@ -27,6 +28,15 @@ def emptied_by(view: ProcessView, count: str) -> str | None:
     made = [name for item in names for name in _made_of(scope_of(tree, frame.line), item, frame.line)]
     found = [words for name in dict.fromkeys([*names, *made]) if (words := empty_words(view, name)) is not None]
     return list_words(found[:1]) if found else None
+
+
+def empty_passed(view: ProcessView) -> str | None:
+    """`` `pos` [0, 3] has ``: what the line passes to a function of the program's own, and has no elements."""
+    frame = next(iter(program_frames(view)), None)
+    tree = syntax_tree(view.process.snapshot, frame)
+    names = names_passed(view, tree, frame.line) if tree is not None and frame is not None and frame.line else None
+    found = [words for name in names or () if (words := empty_words(view, name)) is not None]
+    return f"{list_words(found)} {'has' if len(found) == 1 else 'have'}" if found else None
 
 
 def empty_words(view: ProcessView, name: str) -> str | None:
@@ -51,7 +61,7 @@ def empty_words(view: ProcessView, name: str) -> str | None:
         bases = {item.base for item in held}
         shapes |= {item.sizes for item in crash.arguments if item.base in bases and item.elements == 0}
         if len(shapes) != 1:
-            return f"`{name}`, which has no elements,"
+            return f"`{name}`"
     if len(shapes) != 1 or 0 not in (shape := shapes.pop()):
         return None
     return f"`{name}` [{', '.join(map(str, shape))}]"

@@ -109,10 +109,14 @@ def _arguments(tree: ast.Module, line: int, function: str | None) -> list[ast.ex
     return [item for node in named or calls for item in passed_values(node)]
 
 
-def names_passed(view: ProcessView, tree: ast.Module, line: int) -> list[str] | None:
-    """The variables among the arguments of the native function; None where the line does not call it by its name."""
+def names_passed(view: ProcessView, tree: ast.Module, line: int, *, innermost: bool = False) -> list[str] | None:
+    """The variables among the arguments of the native function; None where the line does not call it by its name.
+
+    `innermost`: only where the function that failed is the one that the line calls.
+    """
     function = own_function(view)
-    names = {function.name.rpartition("::")[2] if function is not None else None, entered_function(view)} - {None}
+    names = {function.name.rpartition("::")[2] if function is not None else None}
+    names = (names if innermost else {*names, entered_function(view)}) - {None}
     named = [node for node in calls_on(tree, line) if called_name(node) in names]
     given = [item for node in named for item in passed_values(node)]
     return list(dict.fromkeys(name for item in given for name in _names(item))) if named else None

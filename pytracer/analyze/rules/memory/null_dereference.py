@@ -85,6 +85,7 @@ from pytracer.analyze.evidence.operators.operator import (
 from pytracer.analyze.evidence.own_code.capi_table import unfetched_table
 from pytracer.analyze.evidence.own_code.dropped_handle import dropped_handle
 from pytracer.analyze.evidence.own_code.empty_container import empty_container
+from pytracer.analyze.evidence.own_code.empty_passed import empty_passed
 from pytracer.analyze.evidence.own_code.passed import names_passed, passed
 from pytracer.analyze.evidence.own_code.released_gil import (
     CalledWithoutGil,
@@ -312,7 +313,7 @@ def _empty_arguments(view: ProcessView) -> tuple[Holder, ...]:
     tree = syntax_tree(view.process.snapshot, frame)
     if tree is None or frame is None or frame.line is None or _passes_none(tree, frame.line):
         return ()
-    names = names_passed(view, tree, frame.line)
+    names = names_passed(view, tree, frame.line, innermost=True)
     items = [item for item in tensors_without_memory(view) if not item.elements and item.frame is not None]
     at = (frame.file, frame.function, frame.line)
     found = {
@@ -418,7 +419,9 @@ def _advice(view: ProcessView, found: _Null) -> str:
         )
     what = f"what {line_words(view)} passes to native code" if view.python_frame else "what the native code is given"
     kept = "in what that code keeps itself (never made, or already destroyed)"
-    return f"Check {what}: something is null there, or {kept}."
+    none = empty_passed(view)
+    first = f"{none} no elements: see whether the code takes a first one for granted. " if none is not None else ""
+    return f"{first}Check {what}: something is null there, or {kept}."
 
 
 def _verb(view: ProcessView) -> str:

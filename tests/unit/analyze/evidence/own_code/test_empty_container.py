@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from pytracer.analyze.evidence.own_code.empty_container import empty_container
+from pytracer.analyze.evidence.own_code.empty_passed import empty_passed
+from pytracer.report.job import NativeFrame
 from tests.support.native_views import DATA, OTHER, native_view
 
 BUILD = """\
@@ -156,3 +158,15 @@ def test_test_around_what_adds_is_named_as_well(tmp_path: Path) -> None:
         "adds nothing where `area(a) <= 0 || area(b) <= 0` (ops.cpp:12) or where `!(a.size() > 2)` (ops.cpp:14)."
         in item.advice
     )
+
+
+@pytest.mark.parametrize(("rows", "words"), [(0, "`pos` [0, 3] has"), (7, None)])
+def test_arrays_without_elements_are_named_where_the_source_is_not_known(
+    rows: int, words: str | None, tmp_path: Path
+) -> None:
+    view = native_view(
+        tmp_path, SEARCH, "", at="lib.neighbors", way=[], numbers={"n": rows, "dim": 3},
+        arrays=[("pos", DATA, "float32", (rows, 3)), ("out", OTHER, "int32", (8,))],
+    )  # fmt: skip
+    view.native_stack.insert(0, NativeFrame(function="neighbors", image=str(tmp_path / "lib" / "libops.so")))
+    assert empty_passed(view) == words
