@@ -86,6 +86,9 @@ one, is named with what writes it there: with RTLD_GLOBAL, or where one library 
 A native object that keeps the address of another one, which its owner in Python freed when that was collected or
 closed, is named by the program's source, where nothing else is known.
 
+Where the thread, or another one, was within an exit() that the program's own native code called, such as for a failed
+check in a thread of a pool, the fault is told as what followed, with the check.
+
 What to do: check what the program's line passes to the native function, run it with `--guard` or under
 AddressSanitizer, or check the casts and lifetimes on the way to it. After a smashed return address, look for local
 arrays in the function that was returning.
