@@ -53,6 +53,7 @@ from pytracer.analyze.evidence.waits.waits import (
     before_signal,
     end_of,
     main_stack,
+    takes_turn,
     wait_of,
     was_asleep,
 )
@@ -158,7 +159,7 @@ def stood_loop(view: ProcessView) -> StoodLoop | None:
     still = _standing(view, stack, frames)
     if still is not None:
         return StoodLoop(still[0], frames[0], pause, still[1].lineno, head_of(still[1]), still[2])
-    for place, frame in enumerate(frames if not asleep else ()):
+    for place, frame in enumerate(frames if not asleep or takes_turn(view) else ()):
         paused = pause is not None or (place + 1 < len(frames) and is_first_item(view, frames[place + 1]))
         found = _shown(view, frame, _values(view, stack, frame), paused=paused)
         if found is not None:

@@ -60,6 +60,7 @@ _LOCK = ("PyThread_acquire_lock_timed", "_multiprocessing_SemLock_acquire_impl")
 _UTIL = Pattern(r"/multiprocess(?:ing)?/util\.py$")
 _FEEDER_JOIN = "Queue._finalize_join"  # CPython: the end of a process waits until its queues are read
 _SLEEP = ("time_sleep", "pysleep")  # CPython: time.sleep()
+_TURNS = ("take_gil", "_Py_write", "_Py_write_impl")  # CPython
 _NEAR, _OTHER_THREADS = 5, 3  # frames, threads
 
 
@@ -177,6 +178,11 @@ def gil_of(view: ProcessView) -> GilWait | None:
 def was_asleep(view: ProcessView) -> bool:
     """Whether the end found it in time.sleep()."""
     return any(frame.function in _SLEEP for frame in before_signal(view)[:_NEAR])
+
+
+def takes_turn(view: ProcessView) -> bool:
+    """Whether it was about to go on: it prints, or waits for its turn among the threads of Python."""
+    return not was_asleep(view) and any(frame.function in _TURNS for frame in before_signal(view)[:_NEAR])
 
 
 def _kind(view: ProcessView) -> WaitKind | None:

@@ -14,7 +14,7 @@ from pytracer.decode.types.snapshot import HeldValue, PythonFrame
 from pytracer.report.job import Report
 from tests.support import scenarios as s
 from tests.support.deaths import advice, summary, verdict
-from tests.support.standing import TIMEOUT, parent, stopped, with_ending
+from tests.support.standing import TIMEOUT, below, parent, stopped, with_ending
 from tests.support.synth import Box
 
 FEEDER = """\
@@ -191,3 +191,15 @@ def test_workers_that_wait_for_a_parent_in_such_a_loop_are_its_consequence(run: 
     found = _ended(run, box, None, {"i": 0}, stopped(worker, stack))
     assert verdict(found) == ("hang", "likely")
     assert "Process 101" in summary(found) and "`self.gen.next()`" in summary(found)
+
+
+@pytest.mark.parametrize(
+    ("native", "expected"),
+    [(("pthread_cond_timedwait", "take_gil"), "hang"), (("read", "os_read"), "external-kill")],
+)
+def test_a_turn_among_threads_is_no_wait(native: tuple[str, str], expected: str, run: Path) -> None:
+    """The look-alike reads: it may wait for what comes from elsewhere."""
+    program = str(s.program_in(run, FEEDER))
+    box = stopped(parent().at(3_000).alloc(0x1000, 64), [("take", program, 15)])
+    found = below(run, box, native=[(native[0], s.LIBC), (native[1], s.PYTHON)])
+    assert verdict(found)[0] == expected
