@@ -100,7 +100,7 @@ def _read_at(at: FailingLine, target: ast.AST | None) -> str:
     return f" ({at.place(made.spot, made.line)}: `{short(ast.unparse(made.node))}`)"
 
 
-def _of_shift(at: FailingLine, shift: Shift, label: int, classes: int | None, span: Sequence[int] | None) -> str | None:
+def _of_shift(at: FailingLine, shift: Shift, label: int) -> str | None:
     """Where the program itself subtracts a number from the labels."""
     text, place = shift.text, at.place(shift.spot, shift.line)
     barely = barely_above(at, shift) if label + shift.by == 0 else None
