@@ -116,6 +116,6 @@ def _of_shift(at: FailingLine, shift: Shift, label: int) -> str | None:
         return None
     begin = f": `{text}` ({place}) makes it of a {label + shift.by}"
     return (
-        f"{begin}. Where that number is no class (background, not labelled), pass ignore_index={label} to the loss; "
-        "where it is one, leave the subtraction out: class numbers begin at 0, and each needs an output."
+        f"{begin}. Where that is no class (background, not labelled), pass ignore_index={label} to the loss; where "
+        "it is one, leave the subtraction out: class numbers begin at 0."
     )
