@@ -196,7 +196,9 @@ def _is_container(text: str, function: Function, name: str) -> bool:
         return re.search(rf"^(?:const\s+)?(?:{types})\s*(?:const\s*)?&?\s*{own}$", function.parameters[at]) is not None
     declared = rf"(?:{types})\s*(?:const\s*)?&?\s*(?:\w+\s*,\s*)*{own}\b\s*[;,({{=]"
     other = rf"\w\s*\*+\s*(?:const\s+)?{own}\s*[;,=)]|\w\s+{own}\s*\["
-    return re.search(declared, text) is not None and re.search(other, text) is None
+    body = text[function.body : closing(text, function.body)]
+    here = re.search(declared, body) or re.search(rf"^(?:static\s+)?{declared}", text, re.MULTILINE)
+    return here is not None and re.search(other, text) is None  # of a member, the object itself may be null
 
 
 def _home(way: Sequence[Level], name: str, level: int) -> tuple[str, int]:

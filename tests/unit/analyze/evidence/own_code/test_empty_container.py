@@ -170,3 +170,13 @@ def test_arrays_without_elements_are_named_where_the_source_is_not_known(
     )  # fmt: skip
     view.native_stack.insert(0, NativeFrame(function="neighbors", image=str(tmp_path / "lib" / "libops.so")))
     assert empty_passed(view) == words
+
+
+@pytest.mark.parametrize(("where", "known"), [("    ", False), ("", True)], ids=["a member", "a variable of the file"])
+def test_member_of_an_object_that_may_be_null_itself_is_not_told(where: str, known: bool, tmp_path: Path) -> None:
+    """The fault at a small offset from null is then that of the member in the object."""
+    source = OVERLAP.replace("    std::vector<Ring> all;\n", "")
+    source = source.replace(
+        "static double area", f"struct Keep {{\n{where}std::vector<Ring> all;\n}};\nstatic double area", 1
+    )
+    assert (scored(tmp_path, source=source) is not None) == known
