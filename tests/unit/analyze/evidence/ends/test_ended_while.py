@@ -19,6 +19,7 @@ IMPORT: list[Frame] = [
     ("main", s.SCRIPT, 13),
 ]
 BLAS = "/venv/lib/python3.11/site-packages/scipy_openblas64/lib/libscipy_openblas64_.so"
+SUBPROCESS = "/usr/lib/python3.11/subprocess.py"
 PACK = "/work/build/libpack.so"
 EVALUATES = ("_PyEval_EvalFrameDefault", s.PYTHON)
 
@@ -52,3 +53,12 @@ def test_thread_of_a_pool_that_took_the_signal_does_not_wait_for_the_program(run
     assert verdict(report)[0] == "external-kill"
     assert "futex" not in summary(report) + advice(report)
     assert "it was at train.py:9 in pairwise" in summary(report)
+
+
+def test_child_that_had_not_ended_may_only_be_slow(run: Path) -> None:
+    """That it waits for an input is one reason of two, and not known."""
+    script = str(s.program_in(run, "import subprocess\nsubprocess.run(['export_model', 'm.pt'], check=True)\n"))
+    report = ended(run, stopped(parent(), [("Popen._try_wait", SUBPROCESS, 2011), ("<module>", script, 2)]))
+    assert "waited for a child process at program.py:2" in summary(report)
+    assert "which had not ended: run it by hand" in advice(report)
+    assert "never comes" not in advice(report)
