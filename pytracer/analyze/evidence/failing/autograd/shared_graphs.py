@@ -12,6 +12,7 @@ from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes
 
 _CUT = Pattern(r"\.(?:detach|item|data|argmax|numpy)\b|no_grad")
@@ -48,11 +49,33 @@ def shared_graph(at: FailingLine) -> str | None:
     uses = [item for item in ways[0].values() if name in names_in(item.value) and item is not made]
     if not uses or made.lineno >= earlier[0].lineno:
         return None
-    return (
+    freed = (
         f"`{name}` ({at.here(made.lineno)}: `{source(made)}`) is part of `{first}` as of `{second}`: "
-        "backward() at line "
-        f"{earlier[0].lineno} has freed its graph. Where the first shall not train what made it, use "
-        f"`{name}.detach()` at line {min(item.lineno for item in uses)}; else add both losses before one backward()."
+        f"backward() at line {earlier[0].lineno} has freed its graph."
+    )
+    cut = f"`{name}.detach()` at line {min(item.lineno for item in uses)}"
+    alone = any(_is_handed(item.value, name) for item in uses)
+    if not alone and not _is_stepped(at.scope, earlier[0].lineno, at.line):
+        return (
+            f"{freed} Call one backward() for both: `({first} + {second}).backward()`. Where `{first}` trains only "
+            f"what reads `{name}`, use {cut}."
+        )
+    return (
+        f"{freed} Where the first shall not train what made it, use {cut}; else add both losses before one backward()."
+    )
+
+
+def _is_handed(node: ast.expr, name: str) -> bool:
+    """Whether another model may take it: `d(fake)`."""
+    calls = (item for item in nodes_of(node) if isinstance(item, ast.Call) and len(item.args) == 1)
+    return any(isinstance(item.args[0], ast.Name) and item.args[0].id == name for item in calls)
+
+
+def _is_stepped(scope: Scope, first: int, last: int) -> bool:
+    """Whether an optimizer takes a step between two lines, so that each loss has its own, as in a GAN."""
+    return any(
+        isinstance(item, ast.Call) and called_name(item) == "step" and first < item.lineno < last
+        for item in own_nodes(scope)
     )
 
 
