@@ -30,6 +30,7 @@ _SWITCH = Pattern(r"set_grad_enabled\(|(?:no_grad|inference_mode)\(.*__enter__\(
 _THRESHOLD = Pattern(
     r"\((?:\w+\.)*\w*(?:sigmoid|softmax|tanh)\(.{0,60}\) [<>]=? [\w.]+\)|round\((?:\w+\.)*\w*(?:sigmoid|softmax|tanh)\("
 )
+_MODE = Pattern(r"set_grad_enabled\((?!(?:mode=)?True)")
 _METRICS = Pattern(r"Acc(?:uracy)?\b|Metric|IoU|F1|Precision|Recall|Predict")
 _MOST = 2
 
@@ -183,7 +184,7 @@ def _cutting_lines(at: FailingLine, loss: str) -> str | None:
     found = {
         item.lineno: f"{at.here(item.lineno)} (`{source(item) if not isinstance(item, ast.With) else head_of(item)}`)"
         for item in plain_statements(at.tree)
-        if FREEZES.search(head_of(item)) or (CUTS.search(head_of(item)) and item.lineno in way)
+        if FREEZES.search(head_of(item)) or (item.lineno in way and (CUTS.search(head_of(item)) or _is_mode(item)))
     }
     for item in nodes_of(at.tree):
         for by in item.decorator_list if isinstance(item, ast.FunctionDef) and item.lineno in way else ():
@@ -198,6 +199,11 @@ def _cutting_lines(at: FailingLine, loss: str) -> str | None:
         f"`{loss}`{at.came(loss)} has no graph, which {' or '.join(lines)} on the way to it can cut. Keep it out of "
         "the way from the parameters to the loss, or leave some parameters trainable."
     )
+
+
+def _is_mode(item: ast.stmt) -> bool:
+    """`with torch.set_grad_enabled(phase == "train"):`."""
+    return isinstance(item, ast.With) and _MODE.search(head_of(item)) is not None
 
 
 def _thresholds(at: FailingLine, loss: str) -> str | None:
