@@ -26,6 +26,9 @@ _LEAF = Pattern(r"^torch\.(?:\w*rand\w*|zeros|ones|tensor|full|empty|arange|lins
 def shared_graph(at: FailingLine) -> str | None:
     """The tensor, and the line of the first loss that uses it."""
     second = _loss(at.only(ast.Call))
+    freed = _freed_by_grad(at, second) if second is not None else None
+    if freed is not None:
+        return freed
     earlier = [
         item
         for item in own_nodes(at.scope)
@@ -63,6 +66,26 @@ def shared_graph(at: FailingLine) -> str | None:
     return (
         f"{freed} Where the first shall not train what made it, use {cut}; else add both losses before one backward()."
     )
+
+
+def _freed_by_grad(at: FailingLine, loss: str) -> str | None:
+    """`torch.autograd.grad(out, x)` of a penalty, which frees the graph of `out` like a backward()."""
+    way = _way(at.scope, loss, at.line)
+    read = {name for item in way.values() for name in names_in(item.value)}
+    for call in own_nodes(at.scope):
+        if not isinstance(call, ast.Call) or not ast.unparse(call.func).endswith("autograd.grad"):
+            continue
+        kept = {item.arg for item in call.keywords} & {"retain_graph", "create_graph", None}
+        outputs = [*call.args[:1], *(item.value for item in call.keywords if item.arg == "outputs")]
+        name = outputs[0].id if outputs and isinstance(outputs[0], ast.Name) else None
+        if kept or name is None or name not in read or not way[loss].lineno >= call.lineno:
+            continue
+        return (
+            f"{at.here(call.lineno).capitalize()} (`{source(call)}`) has freed the graph of `{name}`, of which "
+            f"`{loss}` ({at.here(way[loss].lineno)}) is made. Pass create_graph=True there, where what it gives shall be "
+            "part of the loss, as in a gradient penalty; else retain_graph=True."
+        )
+    return None
 
 
 def _is_handed(node: ast.expr, name: str) -> bool:

@@ -137,7 +137,8 @@ def refused_global(at: FailingLine) -> str | None:
         plain = "a plain number (`float()`, `.item()`)" if name.endswith("scalar") else "a tensor or list"
         return f"{held}: save {plain} instead. A file of your own is read with weights_only=False at line {at.line}."
     return (
-        f"{held}, which is no weights. If the file is yours: `torch.serialization.add_safe_globals([{name}])` before "
+        f"{held}, which is no weights. If the file is yours: "
+        f"`torch.serialization.add_safe_globals([{name.removeprefix('__main__.')}])` before "
         f"line {at.line}, or weights_only=False there; or save plain values only."
     )
 
