@@ -82,8 +82,8 @@ def _freed_by_grad(at: FailingLine, loss: str) -> str | None:
             continue
         return (
             f"{at.here(call.lineno).capitalize()} (`{source(call)}`) has freed the graph of `{name}`, of which "
-            f"`{loss}` ({at.here(way[loss].lineno)}) is made. Pass create_graph=True there, where what it gives shall be "
-            "part of the loss, as in a gradient penalty; else retain_graph=True."
+            f"`{loss}` ({at.here(way[loss].lineno)}) is made. Pass create_graph=True there, where what it gives shall "
+            "be part of the loss, as in a gradient penalty; else retain_graph=True."
         )
     return None
 
