@@ -137,7 +137,7 @@ def busy_at(view: ProcessView) -> Busy | None:
 
 def _in_standard_library(view: ProcessView) -> bool:
     """Whether native code of CPython's own modules ran, such as sqlite3's: its loops are not the program's."""
-    images = (frame.image or "" for frame in before_signal(view))
+    images = (frame.image or "" for frame in main_native(view))
     first = next((image for image in images if _EXTENSION.search(image)), "")
     return _STANDARD.search(first) is not None
 

@@ -126,7 +126,7 @@ def _of_known(at: FailingLine, node: ast.Subscript, key: str, came: str, known: 
     there = ", ".join(names[:_MOST_NAMES])
     more = (known.count or 0) - len(names[:_MOST_NAMES])
     if more > 0 and key.lstrip("-").isdecimal():  # ids of data
-        return f"`{table}`{came} has {known.count} keys, and {key} is none of them: {_filled(False)}"
+        return f"`{table}`{came} has {known.count} keys, and {key} is none of them: {_filled(known.count or 0, table)}"
     rest = f" and {more} more" if more > 0 else ""
     file = loaded_from(at, table)
     lacks = f"`{table}`{f' of {file}' if file is not None else ''}{came} has the keys {there}{rest}, and no {key}"
