@@ -176,8 +176,10 @@ class _Endless:
         self._changed: str | None = None
 
     def of(self, tests: Sequence[ast.expr]) -> EndlessCall | None:
-        """None where one of them may come out differently."""
+        """None where one of them may come out differently, or where there is none and the data may be that deep."""
         if not all(self._is_same(item) for test in tests for item in clauses_of(test)):
+            return None
+        if not tests and self._goes_down():
             return None
         variable = self._changed is not None and any(name in ast.unparse(test) for test in tests for name in _VARIABLES)
         quoted = tuple(
@@ -187,6 +189,11 @@ class _Endless:
             for test in tests
         )
         return EndlessCall(self._scope.name, self._text, self._line, quoted, self._changed, variable)
+
+    def _goes_down(self) -> bool:
+        """Whether it passes on a part of what it was given: `node.kids[0]`, which the last one lacks."""
+        passed = [*self._call.args, *(item.value for item in self._call.keywords)]
+        return any(isinstance(node, (ast.Attribute, ast.Subscript)) for item in passed for node in nodes_of(item))
 
     def _is_same(self, atom: ast.expr) -> bool:
         """Whether a plain test has the same result for what the call passes on."""

@@ -31,8 +31,9 @@ multiprocessing.get_context("fork").Process(target=print).start()
 
 
 @pytest.fixture(autouse=True)
-def restored(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the programs take away comes back."""
+def restored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the programs take away comes back, before the folder is deleted, which takes os.rmdir()."""
+    assert tmp_path.is_dir()
     for module, names in ((os, "kill fork rmdir"), (shutil, "rmtree"), (shlex, "quote"), (builtins, "input")):
         for name in names.split():
             monkeypatch.setattr(module, name, getattr(module, name))
