@@ -17,7 +17,7 @@ from pytracer.analyze.address_space.referrers import data_registers
 from pytracer.analyze.evidence.indices.narrowed_floats import SMALLEST_32, SMALLEST_64
 from pytracer.analyze.evidence.lifetime.variables import line_words
 from pytracer.analyze.evidence.own_code.c_text import closing, function_around, statement_at, without_comments
-from pytracer.analyze.evidence.own_code.lookups import Lookup, Lookups, has_unseen, lookups, parameter_of
+from pytracer.analyze.evidence.own_code.lookups import Lookup, Lookups, has_unseen, is_filled, lookups, parameter_of
 from pytracer.analyze.evidence.own_code.native_bounds import LOOP, NAME, assigned_value, running_frame
 from pytracer.analyze.evidence.own_code.native_source import own_source
 from pytracer.analyze.evidence.own_code.own_signature import parameter
@@ -233,7 +233,7 @@ def _sources(arrays: PassedArrays, by: tuple[Lookup, ...]) -> Iterator[PassedArr
     for item in by:
         parameter = parameter_of(item)
         array = arrays.passed(*parameter) if parameter is not None else None
-        if array is not None:
+        if array is not None and not (is_filled(item) and arrays.is_unset(array)):
             yield array
         yield from _sources(arrays, item.by)
 
