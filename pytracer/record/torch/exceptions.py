@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 MESSAGE_CHARACTERS = 4000
 _END_CHARACTERS = 1400
+_KEYS_CHARACTERS = 1200  # of the keys that load_state_dict() misses, and again of those that it does not expect
 FRAMES = 64
 OUTERMOST = 24  # of a deeper stack
 CONTEXTS = 4
@@ -404,8 +405,21 @@ def _begin_and_end(message: str) -> str:
     """Of a long message also its last lines: those of torch.compile name the program's line there."""
     if len(message) <= MESSAGE_CHARACTERS:
         return message
+    if "key(s) in state_dict: " in message:
+        message = "\n".join(
+            _first_keys(line) if "key(s) in state_dict: " in line else line for line in message.split("\n")
+        )
+    if len(message) <= MESSAGE_CHARACTERS:
+        return message
     left = "\n[...]\n"
     return f"{message[: MESSAGE_CHARACTERS - len(left) - _END_CHARACTERS]}{left}{message[-_END_CHARACTERS:]}"
+
+
+def _first_keys(line: str) -> str:
+    """Of hundreds of keys the first, and how many more there are: the other line of keys tells as much."""
+    cut = line.rfind('", ', 0, _KEYS_CHARACTERS)
+    more = line.count('", ', cut + 1)
+    return line if len(line) <= _KEYS_CHARACTERS or cut < 0 else f'{line[:cut]}", and {more + 1} more.'
 
 
 def _remote_traceback(error: BaseException) -> dict[str, str]:

@@ -30,6 +30,7 @@ from pytracer.analyze.kin import children_of
 from pytracer.analyze.naming import name_words, place_words
 from pytracer.analyze.platform.signals import SIGHUP, SIGINT, SIGQUIT, SIGTERM, signal_name
 from pytracer.analyze.view import JobView, ProcessView
+from pytracer.report.job import PythonFrame
 
 OUTSIDE = (SIGTERM, SIGHUP, SIGINT, SIGQUIT)
 _WENT_ON_NS = 1_000_000_000
@@ -183,6 +184,14 @@ def _pause_words(view: ProcessView) -> str:
     return f"; it {pause.words}" if pause is not None else ""
 
 
+def _look_at(at: PythonFrame) -> str:
+    """Of a line at which nothing shows why it takes long, after a while without a step."""
+    return (
+        f"If it should have been done by then, see what takes so long below line {at.line}, and how often that line "
+        "runs: `pytracer attach` twice while it runs shows whether it moves. Else raise the time limit."
+    )
+
+
 def advice_for(job: JobView, view: ProcessView, sent: Sent | None) -> str:
     """What to do about who ended it, and about what it was at."""
     limit = _limit(job, sent)
@@ -201,7 +210,9 @@ def advice_for(job: JobView, view: ProcessView, sent: Sent | None) -> str:
         return f"{polled.advice} If it was only slow to come, raise the time limit."
     if busy is not None:
         found = loop_reason(view) if _works_in_python(busy) else None
-        return f"{found[0].advice} If it only takes long, raise the time limit." if found is not None else busy.advice
+        if found is not None:
+            return f"{found[0].advice} If it only takes long, raise the time limit."
+        return _look_at(busy.at) if busy.is_plain and _pause_words(view) else busy.advice
     if frame is None:
         return "Find out why that process sent the signal; the program itself did nothing wrong at this place."
     return (

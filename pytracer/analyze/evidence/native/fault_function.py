@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from pytracer._library_files import is_library_file
 from pytracer._patterns import Pattern
 from pytracer._text import function_words
 from pytracer.analyze.evidence.native.native_stack import image_name, own_frames
@@ -89,6 +90,16 @@ def own_function(view: ProcessView) -> NativeFunction | None:
     """The innermost function of the program, or of a library that is not torch, that Python called."""
     own = next((frame for frame in _called_by_python(view) if is_own_frame(frame) and frame.function), None)
     return _of(own) if own is not None else None
+
+
+def program_function(view: ProcessView) -> NativeFunction | None:
+    """The same where it is native code of the program itself; None where an installed library or the system's ran."""
+    own = next((frame for frame in _called_by_python(view) if is_own_frame(frame) and frame.function), None)
+    return _of(own) if own is not None and not _is_installed(own.image) else None
+
+
+def _is_installed(image: str | None) -> bool:
+    return is_library_file(image) or (image or "").startswith(("/usr/", "/lib/", "/lib64/"))
 
 
 def entered_function(view: ProcessView) -> str | None:

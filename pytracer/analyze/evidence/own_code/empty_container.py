@@ -33,7 +33,6 @@ from pytracer.report.job import NativeFrame
 _TAKES = Pattern(r"(?<![\w.>])(?P<name>[A-Za-z_]\w*)\s*(?P<how>\[[^\[\]]*\]|\.\s*(?:front|back)\s*\(\s*\))(?!\s*\[)")
 _NESTED = Pattern(r"[\w\])]\s*\[[^\[\]]*\[")
 _FURTHER = Pattern(r"\s*\.\s*\w+\s*\[")
-_SPACE = Pattern(r"\b(?:namespace\b[^;{}()]*|extern\s*\"[^\"]*\"\s*)\{")
 _POINTS = Pattern(r"->|(?<![\w)\]&*])\s*\*\s*\(*\s*[A-Za-z_]")  # `*p` and `->`: other pointers
 _TYPES = r"(?:std\s*::\s*)?(?:vector|deque|basic_string|string)\b(?:\s*<[^;(){{}}]*>)?"
 _ALIAS = Pattern(
@@ -146,7 +145,7 @@ def _taken(way: Sequence[Level], level: int, only: str | None = None) -> list[_T
     for match in _TAKES.finditer(running):
         if not _is_container(text, function, match["name"]) or _FURTHER.match(running, match.end()):
             return None  # a pointer, an array, or an element's own pointer
-        if _is_asked(text, function, number, match["name"]) or not _is_there(way, level, text, match["name"]):
+        if _is_asked(text, function, number, match["name"]):
             return None
         words = shortened(" ".join(match[0].split()), _QUOTED)
         found.setdefault(match["name"], _Taken(match["name"], words, level))
@@ -204,7 +203,9 @@ def _is_container(text: str, function: Function, name: str) -> bool:
         return re.search(rf"^(?:const\s+)?(?:{types})\s*(?:const\s*)?&?\s*{own}$", function.parameters[at]) is not None
     declared = rf"(?:{types})\s*(?:const\s*)?&?\s*(?:\w+\s*,\s*)*{own}\b\s*[;,({{=]"
     other = rf"\w\s*\*+\s*(?:const\s+)?{own}\s*[;,=)]|\w\s+{own}\s*\["
-    return re.search(declared, text) is not None and re.search(other, text) is None
+    body = text[function.body : closing(text, function.body)]
+    here = re.search(declared, body) or re.search(rf"^(?:static\s+)?{declared}", text, re.MULTILINE)
+    return here is not None and re.search(other, text) is None  # of a member, the object itself may be null
 
 
 def _is_asked(text: str, function: Function, number: int, name: str) -> bool:
@@ -221,34 +222,6 @@ def _is_asked(text: str, function: Function, number: int, name: str) -> bool:
         if head is not None and re.search(asks, text[opens:head]) and place <= statement_end(text, head + 1):
             return True
     return False
-
-
-def _is_there(way: Sequence[Level], level: int, text: str, name: str) -> bool:
-    """Whether the container itself is no member of an object that may be null: `m->score()` with `weights_[0]`."""
-    function = way[level][0]
-    if function.place_of(name) is not None:
-        return True
-    own = rf"(?<![\w.>]){re.escape(name)}\b\s*[;,({{=]"
-    if re.search(rf"[\w>&]\s+&?\s*{own}", text[function.body : closing(text, function.body)]):
-        return True
-    if any(_depth(text, match.start()) == 0 for match in re.finditer(rf"[\w>]\s+{own}", text)):
-        return True
-    if level + 1 == len(way):
-        return False
-    _, lines, number = way[level + 1]
-    called = re.escape(function.name.rpartition("::")[2])
-    return re.search(rf"\w\s*\.\s*{called}\s*\(", plain(lines[number - 1])) is not None
-
-
-def _depth(text: str, place: int) -> int:
-    """So many braces are open, but for those of namespaces."""
-    spaces, opened = {match.end() - 1 for match in _SPACE.finditer(text, 0, place)}, list[bool]()
-    for match in re.finditer(r"[{}]", text[:place]):
-        if match[0] == "{":
-            opened.append(match.start() not in spaces)
-        elif opened:
-            opened.pop()
-    return sum(opened)
 
 
 def _home(way: Sequence[Level], name: str, level: int) -> tuple[str, int]:

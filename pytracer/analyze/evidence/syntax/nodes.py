@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from functools import lru_cache
 
 
@@ -10,3 +11,14 @@ from functools import lru_cache
 def nodes_of(tree: ast.AST) -> tuple[ast.AST, ...]:
     """What ast.walk() gives, `tree` first. Trees are not changed once they are parsed: a copy is."""
     return tuple(ast.walk(tree))
+
+
+def clauses_of(test: ast.expr) -> Iterator[ast.expr]:
+    """The conditions that a test is made of by `and`, `or` and `not`."""
+    if isinstance(test, ast.BoolOp):
+        for item in test.values:
+            yield from clauses_of(item)
+    elif isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        yield from clauses_of(test.operand)
+    else:
+        yield test

@@ -9,7 +9,7 @@ from pytracer.analyze.evidence.syntax.bindings import each_set, set_by
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.loops import COMPREHENSIONS, LOOPS, Loop, breaks_of
 from pytracer.analyze.evidence.syntax.names import holds, variable
-from pytracer.analyze.evidence.syntax.nodes import nodes_of
+from pytracer.analyze.evidence.syntax.nodes import clauses_of, nodes_of
 from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes, scope_of, spans
 from pytracer.analyze.evidence.syntax.tries import hushes
 from pytracer.analyze.evidence.syntax.unbounded import body_of, is_unbounded
@@ -56,7 +56,7 @@ class _Ends:
         if not guards and is_unbounded(loop):
             return False
         heads = [loop.test] if isinstance(loop, ast.While) and not is_unbounded(loop) else []
-        return all(self._is_changed(item) for test in [*heads, *guards] for item in _conjuncts(test))
+        return all(self._is_changed(item) for test in [*heads, *guards] for item in clauses_of(test))
 
     def _guards(self) -> list[ast.expr] | None:
         """The conditions below which it is left; None where there is none, or an exception or pattern decides, too."""
@@ -163,17 +163,6 @@ def _asks_for_items(iterated: ast.expr) -> bool:
 def _may_fail(node: ast.AST) -> bool:
     """Whether what is below it may be left by an exception, or by a pattern that does not fit."""
     return hushes(node) or isinstance(node, ast.Match) or bool(getattr(node, "handlers", ()))
-
-
-def _conjuncts(test: ast.expr) -> Iterator[ast.expr]:
-    """Each on its own may keep it going, or nothing else does: a bound that is never met is none."""
-    if isinstance(test, ast.BoolOp):
-        for item in test.values:
-            yield from _conjuncts(item)
-    elif isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        yield from _conjuncts(test.operand)
-    else:
-        yield test
 
 
 def _read(node: ast.AST) -> Iterator[str]:

@@ -6,6 +6,7 @@ import ast
 
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.nodes import clauses_of
 from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes, scope_of
 from pytracer.analyze.evidence.syntax.set_attributes import SetAttribute
 
@@ -62,13 +63,7 @@ def _bound_to_zero(value: ast.AST | None, scope: Scope, line: int, name: str, ho
 def _is_tested(name: str, scope: Scope, line: int) -> bool:
     """Whether an `if`, a `while` or an assert above compares it, or asks whether it is 0."""
     tests = (item.test for item in own_nodes(scope) if isinstance(item, _TESTS) and item.lineno <= line)
-    return any(_asks(part, name) for test in tests for part in _clauses(test))
-
-
-def _clauses(test: ast.expr) -> list[ast.expr]:
-    if isinstance(test, ast.BoolOp):
-        return [part for item in test.values for part in _clauses(item)]
-    return _clauses(test.operand) if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not) else [test]
+    return any(_asks(part, name) for test in tests for part in clauses_of(test))
 
 
 def _asks(test: ast.expr, name: str) -> bool:

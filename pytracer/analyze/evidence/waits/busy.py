@@ -8,18 +8,19 @@ import msgspec
 
 from pytracer._patterns import Pattern
 from pytracer._text import shortened
-from pytracer.analyze.evidence.native.fault_function import NativeFunction, own_function
+from pytracer.analyze.evidence.native.fault_function import NativeFunction, program_function
 from pytracer.analyze.evidence.syntax.endless import only_exit
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of
 from pytracer.analyze.evidence.syntax.unbounded import loops_at
-from pytracer.analyze.evidence.waits.waits import before_signal, end_of, main_stack, wait_of, waiting_frame, was_asleep
+from pytracer.analyze.evidence.waits.waits import end_of, main_native, main_stack, wait_of, waiting_frame, was_asleep
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import PythonFrame
 
 _LONGEST = 60
+_IMPORT = "<frozen importlib._bootstrap>"
 _FEW = 4
 _EXTENSION = Pattern(r"\.(cpython|abi3)[^/]*\.so$")
 _STANDARD = Pattern(r"/lib-dynload/")
@@ -45,6 +46,8 @@ class Busy(msgspec.Struct, frozen=True):
     device: bool = False
     call: str | None = None
     """Of the C library, in which it waited."""
+    imports: bool = False
+    """Whether it was in the code of a module that was being imported."""
 
     @property
     def words(self) -> str:
@@ -57,7 +60,16 @@ class Busy(msgspec.Struct, frozen=True):
         if self.function is not None:
             return f"it was in {self.function.words}, called at {place_words(self.at)}"
         loop = f", in the loop `while {self.loop[1]}` (line {self.loop[0]})" if self.loop is not None else ""
-        return f"it was at {place_words(self.at)}{loop}"
+        return f"{self._then}{loop}"
+
+    @property
+    def _then(self) -> str:
+        return f"it {'was still importing modules' if self.imports else 'was'} at {place_words(self.at)}"
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether nothing shows why it took long."""
+        return not self.imports and not self.device and self.call is None and self.function is None and not self.loop
 
     @property
     def advice(self) -> str:
@@ -92,13 +104,16 @@ class Busy(msgspec.Struct, frozen=True):
                 f"find out whether `{self.loop[1]}` (line {self.loop[0]}) can still become false: print what it reads"
             )
         else:
-            return f"Raise the time limit if the program needs longer; it was at {place_words(self.at)} then."
+            return f"Raise the time limit if the program needs longer; {self._then} then."
         return f"If it should have been done by then, {look}. Else raise the time limit."
 
 
 def blocking_call(view: ProcessView) -> str | None:
-    """The call of the C library that waits for others in which the end found it: `recv`, `poll`, `futex`."""
-    inner = next((frame.function for frame in before_signal(view) if frame.function is not None), None)
+    """The call of the C library that waits for others in which the end found its main thread: `recv`, `futex`.
+
+    The signal may have met another thread, such as one of a library's pool, which waits for work.
+    """
+    inner = next((frame.function for frame in main_native(view) if frame.function is not None), None)
     found = _BLOCKING.fullmatch(inner) if inner is not None else None
     return found["name"] if found is not None else None
 
@@ -115,12 +130,14 @@ def busy_at(view: ProcessView) -> Busy | None:
     call = "open" if wait is not None else call
     if call is not None and loop is None:
         return Busy(frame, None, None, call=call)
-    return Busy(frame, own_function(view) if is_main and not _in_standard_library(view) else None, loop)
+    imports = any(item.function == "_find_and_load" and _IMPORT in (item.file or "") for item in main_stack(view))
+    native = program_function(view) if is_main and not _in_standard_library(view) else None
+    return Busy(frame, native, None if imports else loop, imports=imports)
 
 
 def _in_standard_library(view: ProcessView) -> bool:
     """Whether native code of CPython's own modules ran, such as sqlite3's: its loops are not the program's."""
-    images = (frame.image or "" for frame in before_signal(view))
+    images = (frame.image or "" for frame in main_native(view))
     first = next((image for image in images if _EXTENSION.search(image)), "")
     return _STANDARD.search(first) is not None
 

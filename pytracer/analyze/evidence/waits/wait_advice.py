@@ -194,9 +194,10 @@ def _own_input(view: ProcessView, wait: ProcessWait) -> str | None:
             continue
         shown = shortened(command, _COMMAND)
         return (
-            f"Line {item.lineno} runs `{shown}`: print what it is given there, and run it by hand. It has this rank's "
-            "standard input: what it reads from there (no file was named, a password is asked for) never comes. Pass "
-            "stdin=subprocess.DEVNULL, and a timeout."
+            f"Line {item.lineno} runs `{shown}`, which had not ended: run it by hand, with what it is given there, to "
+            "see how long it takes and what it waits for. Pass a timeout, and stdin=subprocess.DEVNULL: without that "
+            "it has the standard input of this process, and waits if it reads from there (no file was named, a "
+            "password is asked for)."
         )
     return None
 

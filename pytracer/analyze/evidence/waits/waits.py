@@ -92,6 +92,16 @@ def main_stack(view: ProcessView) -> Sequence[PythonFrame]:
     return _main_python(view) or view.python_stack or ()
 
 
+def meanwhile(view: ProcessView) -> PythonFrame | None:
+    """The main thread's line of the program when another thread ended the process by _exit()."""
+    snapshot = view.process.snapshot
+    if snapshot.ending is None or snapshot.ending.tid == snapshot.pid:
+        return None
+    threads = snapshot.ending.python_threads
+    frames = next((frames for pthread, frames in threads if pthread == snapshot.main_pthread), ())
+    return innermost_of_program([python_frame(frame) for frame in frames])
+
+
 def program_stack(view: ProcessView) -> list[PythonFrame]:
     """The main thread's lines of the program, innermost first, without those of libraries in between."""
     return [frame for frame in main_stack(view) if not is_library_file(frame.file)]
@@ -177,7 +187,7 @@ def gil_of(view: ProcessView) -> GilWait | None:
 
 def was_asleep(view: ProcessView) -> bool:
     """Whether the end found it in time.sleep()."""
-    return any(frame.function in _SLEEP for frame in before_signal(view)[:_NEAR])
+    return any(frame.function in _SLEEP for frame in main_native(view)[:_NEAR])
 
 
 def takes_turn(view: ProcessView) -> bool:

@@ -43,13 +43,14 @@ from pytracer.analyze.collectives.extra_calls import ExtraCall
 from pytracer.analyze.collectives.files_behind import why_alone
 from pytracer.analyze.collectives.gone_on import GoneOn, gone_on
 from pytracer.analyze.collectives.groups_alone import group_alone
+from pytracer.analyze.collectives.late_words import handled_advice, running_advice
 from pytracer.analyze.collectives.library_calls import library_call
 from pytracer.analyze.collectives.parted_branches import one_rank_way
 from pytracer.analyze.collectives.polled_works import polling
 from pytracer.analyze.collectives.program_lines import at_lines
 from pytracer.analyze.collectives.rank_branches import branch_advice, branch_at_end, branch_head
 from pytracer.analyze.collectives.served_locks import served_lock
-from pytracer.analyze.collectives.time_limits import TimeLimit, time_limit
+from pytracer.analyze.collectives.time_limits import time_limit
 from pytracer.analyze.collectives.unreceived_sends import UnreceivedSend, lost_message
 from pytracer.analyze.collectives.work_loops import endless_loop, work_loop
 from pytracer.analyze.deaths.attribution import symptom_evidence, views_of
@@ -269,13 +270,16 @@ def _gone_on(job: JobView, item: Absence) -> GoneOn | None:
 
 def _late_advice(job: JobView, item: Absence, frame: PythonFrame, ranks: str) -> str:
     """With the branch on the rank that it was below, and with the time-out that the others had."""
+    limit = time_limit(item.wait.call, item.wait.group, views_of(job, item.wait.waiters))
+    handled = handled_at_end(item.views[0])
+    if handled is not None:
+        return handled_advice(handled, frame, ranks, limit)
     polled = polled_by(item.views[0])
     if polled is not None:
         own = why_alone(job, item)
         return f"{capital(ranks)} waited there by itself. {(own or polled).advice}"
     view = item.views[0]
     below, works = branch_at_end(view), work_loop(view)
-    limit = time_limit(item.wait.call, item.wait.group, views_of(job, item.wait.waiters))
     raised = f"give {limit.set_at(frame.file)} a larger timeout="
     longer = f"If {f'the {works.short}' if works is not None else 'it'} may take longer"
     if works is not None and not view.process.snapshot.collectives:
@@ -291,30 +295,17 @@ def _late_advice(job: JobView, item: Absence, frame: PythonFrame, ranks: str) ->
         return f"{endless[0].advice} If it only takes long, {raised}."
     common, running = _at_work(job, item) if works is None else (None, None)
     if common is not None and running is not None:
-        return _running_advice(view, common, running, ranks, limit)
+        return running_advice(view, common, running, ranks, limit)
     more = f" {longer} than {limit.time}, {raised}." if limit.time is not None else ""
     called = f", {common.words}" if common is not None else ""
+    if works is not None:
+        return (
+            f"See how many rounds the {works.short} makes on {ranks} and on the others, and how long each takes: "
+            f"{ranks} was still in it, at {place_words(frame)}, when it was ended.{more}"
+        )
     return (
         f"Look at {place_words(frame)}, where {ranks} was when it was ended{called}: it is slow, waits for something, "
         f"or is a branch that the other ranks did not take.{more}"
-    )
-
-
-def _running_advice(view: ProcessView, common: CommonCall, running: str, ranks: str, limit: TimeLimit) -> str:
-    """Of a rank that worked in what a function called in which the others wait."""
-    than = f" than {limit.time}" if limit.time is not None else ""
-    before = "" if view.process.snapshot.collectives else "do that work before the job, in a program of its own, or "
-    larger = f"{before}give {limit.set_at(common.frame.file)} a larger timeout="
-    inner = f"{line_in(common.inner.file, common.inner.line, common.frame.file)} in {common.inner.function}"
-    if not common.direct:
-        return (
-            f"{capital(ranks)} was {running} below {place_words(common.frame)}: it was slow there rather than waiting. "
-            f"See what takes so long below that line, such as {inner}, or {larger}."
-        )
-    return (
-        f"{capital(ranks)} was {running} in {common.called}(), called at {place_words(common.frame)}: it was slow "
-        f"there rather than waiting. If {common.work} may take longer{than}, {larger}; else see what takes so long in "
-        f"it, such as {inner}."
     )
 
 

@@ -24,6 +24,7 @@ passes unseen, and the system call itself always does.
 from __future__ import annotations
 
 import msgspec
+from msgspec import structs
 
 from pytracer._library_files import is_library_file
 from pytracer._patterns import Pattern
@@ -42,7 +43,7 @@ from pytracer.analyze.evidence.ends.signal_handlers import signal_handler
 from pytracer.analyze.evidence.native.native_stack import frame_words, functions, image_name, own_frames
 from pytracer.analyze.evidence.phrases import collective_evidence, python_evidence
 from pytracer.analyze.evidence.waits.wait_kinds import WAITED
-from pytracer.analyze.evidence.waits.waits import other_threads, wait_of, waiting_frame
+from pytracer.analyze.evidence.waits.waits import meanwhile, other_threads, wait_of, waiting_frame
 from pytracer.analyze.naming import introduction, place_words
 from pytracer.analyze.platform.signals import signal_name
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, merge_alike, not_found
@@ -75,7 +76,7 @@ class _Call(msgspec.Struct, frozen=True):
     library: str | None
     python: str | None
     child: Wait | None = None  # whose signal the status passes on, as a shell does
-    waited: PythonFrame | None = None  # of the main thread, when faulthandler's watchdog ended the process
+    waited: PythonFrame | None = None  # of the main thread, when another one or faulthandler's watchdog ended it
     condition: ExitCondition | None = None  # in the source of that library
 
 
@@ -157,6 +158,10 @@ def _advice(view: ProcessView, call: _Call) -> str:
     if _OPENMP.search(call.library or ""):
         return _NO_THREAD
     condition = _condition(view, call)
+    if call.waited is not None and call.library is None:
+        line = f"line {call.waited.line}"
+        first = f"{condition}" if condition is not None else "Another thread than the main one did so"
+        return f"{first}: see whether {line} is slow, or waits for something, where the main thread was. {_WITH_STATUS}"
     return f"{condition}: find out why it did. {_WITH_STATUS}" if condition is not None else _WITH_STATUS
 
 
@@ -181,7 +186,9 @@ def _judge(view: ProcessView) -> Judgement[_Call] | None:
 
 
 def _same_call(judgement: Judgement[_Call]) -> object:
-    return judgement.views[0].process.exit_code, judgement.found
+    found = judgement.found
+    others = found if _is_watchdog(judgement.views[0]) else structs.replace(found, waited=None)
+    return judgement.views[0].process.exit_code, others
 
 
 def _call(view: ProcessView) -> _Call:
@@ -189,7 +196,7 @@ def _call(view: ProcessView) -> _Call:
     function = "exit()" if frames and LIBC.match(image_name(frames[0].image)) else "_exit()"
     caller = exit_caller(view)
     where = place_words(python) if python else None
-    waited = waiting_frame(view) if _is_watchdog(view) else None
+    waited = waiting_frame(view) if _is_watchdog(view) else meanwhile(view)
     own = own_library_exit(view)
     condition = library_condition(own[0]) if own is not None else None
     return _Call(function, _place(caller) if caller else None, where, _passed_on(view), waited, condition)
@@ -213,7 +220,8 @@ def _call_words(call: _Call) -> str:
         return f"{call.function} was called in {call.library}{where}{below}"
     if call.python is None:
         return f"{call.function} was called on a thread without Python"
-    return f"{'os._exit()' if call.function == '_exit()' else call.function} was called at {call.python}"
+    main = f", while the main thread was at {place_words(call.waited)}" if call.waited is not None else ""
+    return f"{'os._exit()' if call.function == '_exit()' else call.function} was called at {call.python}{main}"
 
 
 def _place(frame: NativeFrame) -> str:

@@ -30,7 +30,9 @@ LOOP = "for text in texts:"
 GROUP = 'dist.init_process_group("gloo", timeout=LIMIT)'
 
 
-def told(run: Path, loop: str = LOOP, group: str = GROUP, *, text: str = TIME_OUT) -> tuple[str, str]:
+def told(
+    run: Path, loop: str = LOOP, group: str = GROUP, *, text: str = TIME_OUT, called: bool = True
+) -> tuple[str, str]:
     """Rank 1 gives up; rank 0 is in line 6, which it called tokenize() from."""
     program = str(s.program_in(run, PREPARES.format(loop, group)))
     job = Ranks(2)
@@ -42,7 +44,9 @@ def told(run: Path, loop: str = LOOP, group: str = GROUP, *, text: str = TIME_OU
     job.endings[1] = {"exit_code": 1}
     job.terminated(0)
     stack = [("tokenize", program, 12), ("prepare", program, 6), ("main", program, 10)]
-    job.boxes[0].at(7900).signal_seen(15, 99).crash(0, code=0, state=6, python=stack, native=[(s.PYTHON, 0x1000)])
+    job.boxes[0].at(7900).signal_seen(15, 99).crash(
+        0, code=0, state=6, python=stack if called else stack[1:], native=[(s.PYTHON, 0x1000)]
+    )
     report = build_report(job.job(run))
     assert verdict(report)[0] == "missing-rank"
     return summary(report), advice(report)
@@ -70,3 +74,13 @@ def test_what_the_source_does_not_show_is_not_said(loop: str, group: str, limit:
     assert ("in the loop" in said) is (loop == LOOP)
     assert ("init_process_group() (line" in do) is limit
     assert "their time-out of 6 s" in do
+
+
+def test_loop_that_all_ranks_run_is_compared_with_that_of_the_others(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No branch on the rank: that the others did not take one would be false."""
+    monkeypatch.setitem(globals(), "PREPARES", PREPARES.replace("if rank > 0:", "if ready():"))
+    _, do = told(run, called=False)
+    assert do.startswith("See how many rounds the loop of line 5 makes on rank 0 and on the others")
+    assert "is a branch" not in do

@@ -1317,6 +1317,9 @@ def test_absent_rank_that_handled_an_exception_names_it(run: Path) -> None:
     assert summary(report).endswith(
         "rank 1 was at train.py:41 in upload, handling ValueError: dimensions differ at train.py:21 in train."
     )
+    assert advice(report).startswith("Look at ValueError: dimensions differ at train.py:21 in train first: rank 1 was ")
+    assert "handling it at train.py:41 in upload when the others gave up." in advice(report)
+    assert "a larger timeout= only if it passes by itself" in advice(report)
 
 
 def handling(job: Job) -> Job:

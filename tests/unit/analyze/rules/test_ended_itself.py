@@ -16,6 +16,7 @@ from pytracer.report.job import Report
 from tests.support import scenarios as s
 from tests.support.deaths import PID, advice, finding, summary, verdict
 from tests.support.synth import Box, Frame
+from tests.support.synth_threads import OtherThread
 
 EXIT = 6  # CrashState
 CORE, FFI = "/venv/lib/pytracer/libpytracer_core.so", "/usr/lib/libffi.so.8"
@@ -181,3 +182,18 @@ def with_functions(job: Job, names: dict[int, str]) -> Job:
             process = replace(process, snapshot=snapshot)
         changed.append(process)
     return replace(job, processes=tuple(changed))
+
+
+@pytest.mark.parametrize(("tid", "named"), [(600, True), (PID, False)])
+def test_watchdog_of_the_program_is_told_with_what_the_main_thread_did(tid: int, named: bool, run: Path) -> None:
+    """A thread that sees no progress calls os._exit(): why there was none is at the main thread's line."""
+    watch: list[Frame] = [("Watchdog.run", s.SCRIPT, 40)]
+    main = Box(pid=PID).threads[0].pthread
+    others: dict[str, Any] = (
+        {"threads": [OtherThread(PID, pthread=main)], "other_python": {main: TRAIN}} if named else {}
+    )
+    report = ended(run, (CORE, s.PYTHON), watch, 7, tid=tid, **others)
+    assert verdict(report) == ("exit", "certain")
+    assert "os._exit() was called at train.py:40 in Watchdog.run" in summary(report)
+    assert (", while the main thread was at train.py:12 in train" in summary(report)) is named
+    assert ("see whether line 12 is slow, or waits for something" in advice(report)) is named

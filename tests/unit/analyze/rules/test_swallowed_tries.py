@@ -151,7 +151,7 @@ def test_passes_that_came_through_are_work(run: Path) -> None:
 def test_a_first_pass_that_goes_on_is_work(counted: dict[str, Any], run: Path) -> None:
     """The look-alike: nothing has failed yet, as far as is known."""
     source = FEEDER.replace("self.gen.next()", "self.read(i)")
-    found = taking(run, source, line=11, i=0, **counted)
+    found = taking(run, source, 11, None, i=0, **counted)
     assert "is still" not in summary(found) and "passes" not in summary(found)
 
 

@@ -19,3 +19,17 @@ def test_short_message_stays() -> None:
     """Up to what is recorded of one."""
     message = "y" * MESSAGE_CHARACTERS
     assert _begin_and_end(message) is message
+
+
+def test_many_keys_of_a_state_leave_room_for_the_others() -> None:
+    """Missing keys alone read like another model, where the unexpected ones show a prefix."""
+    missing = [f"encoder.layers.{n}.attention.weight" for n in range(200)]
+    listed = (", ".join(f'"{prefix}{key}"' for key in missing) for prefix in ("", "module."))
+    message = "Error(s):\n\tMissing key(s) in state_dict: {}. \n\tUnexpected key(s) in state_dict: {}. "
+    kept = _begin_and_end(message.format(*listed))
+    lines = kept.split("\n\t")
+    assert len(kept) < MESSAGE_CHARACTERS
+    for line, first in zip(lines[1:], ("encoder.layers.0.", "module.encoder.layers.0."), strict=True):
+        told = line.count('"') // 2
+        assert f': "{first}' in line
+        assert line.endswith(f'", and {200 - told} more.')

@@ -49,12 +49,33 @@ def carried_graph(at: FailingLine) -> str | None:
     }
     if len(tensors) == 1:
         name, line = next(iter(tensors.items()))
+        added = _added(loops[0], name, line)
+        if added is not None and name in names_in(at.node or ast.Pass()):
+            return (
+                f"`{name}` ({at.here(line)}) adds up the losses of all steps with their graphs, and backward() has "
+                f"freed those of earlier ones: call backward() on what a step adds, `{added}.backward()`, and let line "
+                f"{line} add `{added}.item()`."
+            )
         return (
             f"`{name}` ({at.here(line)}) carries the graph of one step into the next, which backward() "
             "has freed: write "
             f"`{name} = {name}.detach()` at the start of each step (of a tuple, each of its tensors)."
         )
     return _before_loop(at, loops[0])
+
+
+def _added(loop: Loop, name: str, line: int) -> str | None:
+    """`loss` of `total += loss` and of `total = total + loss`."""
+    for item in _in_order(loop):
+        value = item.value if isinstance(item, (ast.Assign, ast.AugAssign)) and item.lineno == line else None
+        if isinstance(item, ast.AugAssign) and isinstance(item.op, ast.Add) and isinstance(value, ast.Name):
+            return value.id
+        if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add):
+            sides = [part.id for part in (value.left, value.right) if isinstance(part, ast.Name)]
+            others = [part for part in sides if part != name]
+            if name in sides and len(others) == 1 and len(sides) == 2:
+                return others[0]
+    return None
 
 
 def _is_leaf(at: FailingLine, name: str) -> bool:

@@ -20,6 +20,7 @@ from pytracer.analyze.evidence.failing.autograd.graph_lines import (
 from pytracer.analyze.evidence.failing.autograd.reentrant import reentrant_checkpoint
 from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
+from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes, scope_of
 
@@ -29,6 +30,7 @@ _SWITCH = Pattern(r"set_grad_enabled\(|(?:no_grad|inference_mode)\(.*__enter__\(
 _THRESHOLD = Pattern(
     r"\((?:\w+\.)*\w*(?:sigmoid|softmax|tanh)\(.{0,60}\) [<>]=? [\w.]+\)|round\((?:\w+\.)*\w*(?:sigmoid|softmax|tanh)\("
 )
+_MODE = Pattern(r"set_grad_enabled\((?!(?:mode=)?True)")
 _METRICS = Pattern(r"Acc(?:uracy)?\b|Metric|IoU|F1|Precision|Recall|Predict")
 _MOST = 2
 
@@ -37,13 +39,39 @@ def cut_graph(at: FailingLine) -> str | None:
     """Why a loss has no graph: by what is switched off, frozen, or on the way to it."""
     if at.values.get("torch.is_grad_enabled()") == "False":
         return _switched_off(at)
-    loss = next(iter(names_in(at.node)), "the loss") if at.node is not None else "the loss"
+    loss = _loss_of(at)
     return (
-        _frozen(at, loss)
+        _of_input(at)
+        or _frozen(at, loss)
         or _graph_lost(at, loss)
         or reentrant_checkpoint(at, loss)
         or _cutting_lines(at, loss)
         or _thresholds(at, loss)
+    )
+
+
+def _loss_of(at: FailingLine) -> str:
+    """`loss` of `loss.backward()`, `scaler.scale(loss).backward()` and `torch.autograd.grad(loss, x)`."""
+    call = at.only(ast.Call)
+    given = call.args[:1] if call is not None else []
+    if call is not None and isinstance(call.func, ast.Attribute) and not given:
+        given = [call.func.value]
+    while given and isinstance(given[0], ast.Call) and called_name(given[0]) == "scale" and given[0].args:
+        given = given[0].args[:1]
+    return next(iter(names_in(given[0] if given else at.node or ast.Pass())), "the loss")
+
+
+def _of_input(at: FailingLine) -> str | None:
+    """torch.autograd.grad() by a tensor that does not require a gradient, as images of an attack."""
+    call = at.only(ast.Call)
+    if call is None or called_name(call) != "grad":
+        return None
+    by = call.args[1] if len(call.args) > 1 else next((i.value for i in call.keywords if i.arg == "inputs"), None)
+    if not isinstance(by, ast.Name) or at.values.get(f"{by.id}.requires_grad") != "False":
+        return None
+    return (
+        f"`{by.id}`{at.came(by.id)}, by which line {at.line} differentiates, does not require a gradient: write "
+        f"`{by.id}.requires_grad_()` before the forward (of a result, `{by.id} = {by.id}.detach().requires_grad_()`)."
     )
 
 
@@ -156,7 +184,7 @@ def _cutting_lines(at: FailingLine, loss: str) -> str | None:
     found = {
         item.lineno: f"{at.here(item.lineno)} (`{source(item) if not isinstance(item, ast.With) else head_of(item)}`)"
         for item in plain_statements(at.tree)
-        if FREEZES.search(head_of(item)) or (CUTS.search(head_of(item)) and item.lineno in way)
+        if FREEZES.search(head_of(item)) or (item.lineno in way and (CUTS.search(head_of(item)) or _is_mode(item)))
     }
     for item in nodes_of(at.tree):
         for by in item.decorator_list if isinstance(item, ast.FunctionDef) and item.lineno in way else ():
@@ -171,6 +199,11 @@ def _cutting_lines(at: FailingLine, loss: str) -> str | None:
         f"`{loss}`{at.came(loss)} has no graph, which {' or '.join(lines)} on the way to it can cut. Keep it out of "
         "the way from the parameters to the loss, or leave some parameters trainable."
     )
+
+
+def _is_mode(item: ast.stmt) -> bool:
+    """`with torch.set_grad_enabled(phase == "train"):`."""
+    return isinstance(item, ast.With) and _MODE.search(head_of(item)) is not None
 
 
 def _thresholds(at: FailingLine, loss: str) -> str | None:

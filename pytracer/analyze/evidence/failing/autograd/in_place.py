@@ -66,6 +66,13 @@ def changed_in_place(at: FailingLine) -> str | None:
         )
     the = "the only line" if own else "the only line of the program's files"
     only = f"is {the} that seems to change a tensor in place" if len(found) == 1 else "seem to change a tensor in place"
+    owners = {_module_of(tree, item) for _, tree, item in _statements(at)}
+    if None not in owners and may_be_parameter(at.message):
+        of = " and ".join(sorted(f"`{name}`" for name in owners if name is not None))
+        return (
+            f"{lines} {only}, and backward() still needs these parameters of {of} as they were in the forward: do that "
+            "behind backward() and the optimizer's step()."
+        )
     return (
         f"{lines} {only}, and backward() still needs what was there: write it so that it "
         "makes a new one (`x = x + y`, `x.relu()`, torch.where, clone() before)."
@@ -141,12 +148,22 @@ def may_change(at: FailingLine) -> dict[tuple[str, int], str]:
 def _statements(at: FailingLine) -> Iterator[tuple[str, ast.Module, ast.stmt | ast.expr]]:
     for file, tree in _trees(at).items():
         for item in nodes_of(tree):
-            if not isinstance(item, (ast.stmt, ast.expr)) or not _changes_in_place(tree, item):
+            if not isinstance(item, (ast.stmt, ast.expr)):
+                continue
+            if not _changes_in_place(tree, item) and not _is_recorded_tensor(at, tree, item):
                 continue
             if not can_have_run(at, item.lineno, file) or _is_only_without_graph(at, tree, item):
                 continue
             if may_be_parameter(at.message) or not _is_parameter(tree, item):
                 yield file, tree, item
+
+
+def _is_recorded_tensor(at: FailingLine, tree: ast.Module, item: ast.AST) -> bool:
+    """`x += 1`, which reads like a count, of what is a tensor with elements at the failing line."""
+    if not isinstance(item, ast.AugAssign) or not isinstance(item.target, ast.Name):
+        return False
+    shape = at.shape(item.target.id) if scope_of(tree, item.lineno) is at.scope else None
+    return shape is not None and bool(shape.sizes)
 
 
 def _trees(at: FailingLine) -> dict[str, ast.Module]:

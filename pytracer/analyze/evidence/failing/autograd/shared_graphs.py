@@ -12,6 +12,7 @@ from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes
 
 _CUT = Pattern(r"\.(?:detach|item|data|argmax|numpy)\b|no_grad")
@@ -25,6 +26,9 @@ _LEAF = Pattern(r"^torch\.(?:\w*rand\w*|zeros|ones|tensor|full|empty|arange|lins
 def shared_graph(at: FailingLine) -> str | None:
     """The tensor, and the line of the first loss that uses it."""
     second = _loss(at.only(ast.Call))
+    freed = _freed_by_grad(at, second) if second is not None else None
+    if freed is not None:
+        return freed
     earlier = [
         item
         for item in own_nodes(at.scope)
@@ -48,11 +52,53 @@ def shared_graph(at: FailingLine) -> str | None:
     uses = [item for item in ways[0].values() if name in names_in(item.value) and item is not made]
     if not uses or made.lineno >= earlier[0].lineno:
         return None
-    return (
+    freed = (
         f"`{name}` ({at.here(made.lineno)}: `{source(made)}`) is part of `{first}` as of `{second}`: "
-        "backward() at line "
-        f"{earlier[0].lineno} has freed its graph. Where the first shall not train what made it, use "
-        f"`{name}.detach()` at line {min(item.lineno for item in uses)}; else add both losses before one backward()."
+        f"backward() at line {earlier[0].lineno} has freed its graph."
+    )
+    cut = f"`{name}.detach()` at line {min(item.lineno for item in uses)}"
+    alone = any(_is_handed(item.value, name) for item in uses)
+    if not alone and not _is_stepped(at.scope, earlier[0].lineno, at.line):
+        return (
+            f"{freed} Call one backward() for both: `({first} + {second}).backward()`. Where `{first}` trains only "
+            f"what reads `{name}`, use {cut}."
+        )
+    return (
+        f"{freed} Where the first shall not train what made it, use {cut}; else add both losses before one backward()."
+    )
+
+
+def _freed_by_grad(at: FailingLine, loss: str) -> str | None:
+    """`torch.autograd.grad(out, x)` of a penalty, which frees the graph of `out` like a backward()."""
+    way = _way(at.scope, loss, at.line)
+    read = {name for item in way.values() for name in names_in(item.value)}
+    for call in own_nodes(at.scope):
+        if not isinstance(call, ast.Call) or not ast.unparse(call.func).endswith("autograd.grad"):
+            continue
+        kept = {item.arg for item in call.keywords} & {"retain_graph", "create_graph", None}
+        outputs = [*call.args[:1], *(item.value for item in call.keywords if item.arg == "outputs")]
+        name = outputs[0].id if outputs and isinstance(outputs[0], ast.Name) else None
+        if kept or name is None or name not in read or not way[loss].lineno >= call.lineno:
+            continue
+        return (
+            f"{at.here(call.lineno).capitalize()} (`{source(call)}`) has freed the graph of `{name}`, of which "
+            f"`{loss}` ({at.here(way[loss].lineno)}) is made. Pass create_graph=True there, where what it gives shall "
+            "be part of the loss, as in a gradient penalty; else retain_graph=True."
+        )
+    return None
+
+
+def _is_handed(node: ast.expr, name: str) -> bool:
+    """Whether another model may take it: `d(fake)`."""
+    calls = (item for item in nodes_of(node) if isinstance(item, ast.Call) and len(item.args) == 1)
+    return any(isinstance(item.args[0], ast.Name) and item.args[0].id == name for item in calls)
+
+
+def _is_stepped(scope: Scope, first: int, last: int) -> bool:
+    """Whether an optimizer takes a step between two lines, so that each loss has its own, as in a GAN."""
+    return any(
+        isinstance(item, ast.Call) and called_name(item) == "step" and first < item.lineno < last
+        for item in own_nodes(scope)
     )
 
 

@@ -29,6 +29,7 @@ _PAIRS = (
     Pattern(r"Sizes of tensors must match except in dimension \d+\. Expected size (\d+) but got size (\d+)"),
     Pattern(r"Expected hidden\S* size \(([\d, ]+)\), got \[([\d, ]+)\]"),
     Pattern(r"Expected input batch_size \((\d+)\) to match target batch_size \((\d+)\)"),
+    Pattern(r"(?i)target size \(torch\.Size\(\[([\d, ]+)\]\)\) .* input size \(torch\.Size\(\[([\d, ]+)\]\)\)"),
     Pattern(r"expanded size of the tensor \((\d+)\) must match the existing size \((\d+)\) at"),
     Pattern(r"value tensor of shape \[([\d, ]+)\] cannot be broadcast to indexing result of shape \[([\d, ]+)\]"),
     Pattern(r"first two dimensions of batch2 tensor to be: \[([\d, ]+)\] but got: \[([\d, ]+)\]"),

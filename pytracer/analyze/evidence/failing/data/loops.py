@@ -130,6 +130,16 @@ def stacked_list(at: FailingLine) -> str | None:
     one, other = (re.findall(r"\d+", found[n]) for n in (1, 2))
     if len(one) == len(other) == _IMAGE and one[1:] == other[1:] and {one[0], other[0]} <= {"1", "3", "4"}:
         return f'{told}, in channels: convert all images alike (`.convert("RGB")`) where they are read.'
+    if (
+        one[1:] == other[1:]
+        and len(one) == len(other) > 1
+        and int(other[0]) < int(one[0])
+        and _is_last(at, call, found[3])
+    ):
+        return (
+            f"{told}, the last and shorter one, as a last batch of a loader is: join them with "
+            f"`torch.cat({source(call.args[0])})`, which takes batches of any size, or set drop_last=True."
+        )
     if item is None or spot is None:
         return f"{told}: pad or cut them to one size where they are made{at.came(variable(call.args[0]) or '')}."
     sliced = _slice_of(item, spot, line)
@@ -140,6 +150,12 @@ def stacked_list(at: FailingLine) -> str | None:
         f"{told}: each is the slice of {where}, which is shorter where `{source(sliced.value)}` ends. Stop the loop "
         "before (`len(...) - size + 1` as its end), or pad the last ones to one size."
     )
+
+
+def _is_last(at: FailingLine, call: ast.Call, entry: str) -> bool:
+    """Whether that entry is the last of the list."""
+    count = re.match(r"(?:list|tuple) of (\d+)$", at.value(call.args[0]) or "")
+    return count is not None and int(count[1]) == int(entry) + 1
 
 
 def _item_of(node: ast.AST, spot: Spot, name: str | None) -> tuple[ast.expr | None, int]:

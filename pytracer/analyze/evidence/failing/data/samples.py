@@ -115,6 +115,8 @@ def not_json(at: FailingLine) -> str | None:
         )
     if at.kind != "JSONDecodeError" or found is None or call is None or called_name(call) != "loads" or not call.args:
         return None
+    if "enclosed in double quotes" in at.message:
+        return None  # a text that is there, of another syntax: comments, single quotes
     text, place = source(call.args[0]), int(found[1])
     empty = at.value(call.args[0]) in (None, "str of 0", "bytes of 0")
     nothing = "has nothing, or none at its start" if at.value(call.args[0]) is None else "has nothing"

@@ -27,6 +27,11 @@ def missing_file(at: FailingLine) -> str | None:
     if at.kind != "FileNotFoundError" or found is None or call is None or not call.args or spot is None:
         return None
     path, first = found[1], at.made(call.args[0])
+    if path.startswith("~"):
+        return (
+            f"`{path}` begins with '~', which only a shell replaces by the home folder: pass the path through "
+            f"os.path.expanduser() before line {at.line}."
+        )
     parts = _parts(at, call.args[0], spot)
     options = [
         (part, text)
@@ -36,6 +41,9 @@ def missing_file(at: FailingLine) -> str | None:
     ]
     texts = [(part, text) for part, text in parts if isinstance(part.node, ast.Constant) and path.startswith(text)]
     made = f" ({at.shown(first)})" if first is not None and isinstance(first.node, (ast.Call, ast.BinOp)) else ""
+    dropped = _dropped(at, first.node if first is not None else call.args[0], path)
+    if dropped is not None:
+        return f"{dropped}{made}: take the '/' away there."
     if len(options) == 1:
         part, text = options[0]
         option = next((source(item).strip("'\"") for item in getattr(part.node, "args", ())), "the option")
@@ -68,6 +76,19 @@ def missing_file(at: FailingLine) -> str | None:
     like = at.values.get("file like it")
     there = f" (but '{like}')" if like is not None else ""
     return f"The path is made with `{name}` = {value}{text}, and there is no such file{there}: {why}. List its folder."
+
+
+def _dropped(at: FailingLine, node: ast.AST, path: str) -> str | None:
+    """`os.path.join(root, "/images/a.png")`."""
+    if not isinstance(node, ast.Call) or called_name(node) != "join" or len(node.args) < 2:
+        return None
+    texts = [(n, str(item.value)) for n, item in enumerate(node.args) if n and isinstance(item, ast.Constant)]
+    last = [(n, text) for n, text in texts if text.startswith("/")]
+    if len(last) != 1 or not path.startswith(last[0][1]):
+        return None
+    place, text = last[0]
+    before = " and ".join(f"`{source(item)}`" for item in node.args[:place])
+    return f"join() drops {before}, as '{text}' begins with '/' and so from the root of the disk"
 
 
 def _is_given(at: FailingLine, option: Made) -> bool:

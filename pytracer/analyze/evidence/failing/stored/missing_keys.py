@@ -15,6 +15,7 @@ from pytracer.analyze.evidence.failing.stored.opened import loaded_from
 from pytracer.analyze.evidence.failing.stored.other_optimizers import other_optimizer, writer
 from pytracer.analyze.evidence.failing.stored.replaced_sections import replaced_section
 from pytracer.analyze.evidence.syntax.bindings import is_loop_variable
+from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.report.job import NearNamesReport
@@ -25,6 +26,7 @@ _FEW = 4
 _LIKE = 0.6
 _ENDING = 2  # a plural's
 _MOST_NAMES = 8
+_OF_PROGRAM = 64  # more keys are data
 
 
 def missing_key(at: FailingLine) -> str | None:
@@ -36,25 +38,52 @@ def missing_key(at: FailingLine) -> str | None:
         return other_optimizer(at) or _given_state(at, key) or _of_library(at, key)
     node = at.only(ast.Subscript)
     if node is None:
-        return None
+        return _popped(at, key)
     table = source(node.value)
     name = variable(node.value) or table
     known = next((item for item in at.near if item.of == table), None)
     value = at.value(name)
     held = re.match(r"\w+ of (\d+)$", value or "")
     came = at.came(name)
+    if key.startswith("tensor("):
+        index = source(node.slice)
+        return (
+            f"`{index}` is a tensor, and a dict finds a tensor only by the object itself, never by its value: write "
+            f"`{table}[{index}.item()]`."
+        )
     if known is None:
         if held is None:
             return None
-        empty = held[1] == "0"
-        there = "is empty" if empty else f"has {held[1]} keys, and {key} is none of them"
-        return f"`{table}`{came} {there}: {_filled(empty)}"
+        count = int(held[1])
+        there = f"has {count} keys, and {key} is none of them" if count else "is empty"
+        return f"`{table}`{came} {there}: {_filled(count, table)}"
     return _of_known(at, node, key, came, known)
 
 
-def _filled(empty: bool) -> str:
-    if empty:
+def _popped(at: FailingLine, key: str) -> str | None:
+    """`cfg.pop("name")`, a second time."""
+    call = at.only(ast.Call)
+    owner = call.func.value if call is not None and isinstance(call.func, ast.Attribute) else None
+    known = next((item for item in at.near if owner is not None and item.of == source(owner)), None)
+    if call is None or owner is None or called_name(call) != "pop" or len(call.args) != 1 or known is None:
+        return None
+    there = ", ".join((known.names or [])[:_MOST_NAMES]) or "no keys"
+    there = f"the keys {there}" if known.names else there
+    return (
+        f"`{source(owner)}`{at.came(variable(owner) or '')} has {there}, and no {key}. If pop() took it out of the "
+        f"same dict before, read it by [...], or work on a copy (`dict({source(owner)})`); else add it where that is "
+        f"made, or pass a default (`pop({key}, None)`)."
+    )
+
+
+def _filled(count: int, table: str) -> str:
+    if not count:
         return "look at what should fill it before this line, or use .get() with a default."
+    if count <= _OF_PROGRAM:
+        return (
+            f"print `list({table})`. Another spelling, a space, another type, or an entry that other data have; read "
+            "what may be absent by .get() with a default."
+        )
     return "it was built from other data than what is looked up here: use .get() with a default, or build it from all."
 
 
@@ -70,6 +99,13 @@ def _of_known(at: FailingLine, node: ast.Subscript, key: str, came: str, known: 
             f"`{table}`{came} is a dict by text ({names[0]}, ...), and line {at.line} asks for number {key}: take the "
             f"items in order (`list({table}.values())[{key}]`), or the key that belongs to it."
         )
+    numbers = [int(name) for name in names if re.fullmatch(r"\d+", name)]
+    if re.fullmatch(r"\d+", key) and len(numbers) == len(names) == known.count and {*numbers} == {*range(len(names))}:
+        last = len(numbers) - 1
+        return (
+            f"`{table}`{came} has the keys 0 to {last}, and no {key}: if what is looked up counts from 1, subtract 1; "
+            f"else see what makes a number beyond {last}."
+        )
     twin = _twin(key, names, misspelt=not _is_item(at, node))
     of_one = is_loop_variable(at.scope, table.partition("[")[0], at.line)
     longer = twin is not None and _is_longer(key, twin) and not _is_named(at, key, node)
@@ -80,12 +116,17 @@ def _of_known(at: FailingLine, node: ast.Subscript, key: str, came: str, known: 
             f"loaded (`{{int(k): v for k, v in json.load(f).items()}}`), or ask for `{table}{asked}`."
         )
     if twin is not None and (longer or not _is_read(at, twin)):
+        if twin.strip("'\"").strip("\ufeff ").casefold() == key.strip("'\"").casefold() != twin.strip("'\"").casefold():
+            return (
+                f"`{table}`{came} has no {key}, but {twin}, with more around it: take that away where the names are "
+                "read (`.strip()`; of a file with a BOM `encoding='utf-8-sig'`)."
+            )
         why = "rename it in that item, or read either (`.get()`)" if of_one else "correct the one or the other"
         return f"`{table}`{came} has no {key}, but {twin}: {why}."
     there = ", ".join(names[:_MOST_NAMES])
     more = (known.count or 0) - len(names[:_MOST_NAMES])
     if more > 0 and key.lstrip("-").isdecimal():  # ids of data
-        return f"`{table}`{came} has {known.count} keys, and {key} is none of them: {_filled(False)}"
+        return f"`{table}`{came} has {known.count} keys, and {key} is none of them: {_filled(known.count or 0, table)}"
     rest = f" and {more} more" if more > 0 else ""
     file = loaded_from(at, table)
     lacks = f"`{table}`{f' of {file}' if file is not None else ''}{came} has the keys {there}{rest}, and no {key}"
@@ -193,7 +234,7 @@ def _twin(key: str, names: Sequence[str], *, misspelt: bool = True) -> str | Non
     plain = key.strip("'\"")
     for name in names:
         other = name.strip("'\"")
-        if name != key and (other == plain or other.strip().casefold() == plain.strip().casefold()):
+        if name != key and (other == plain or other.strip("\ufeff ").casefold() == plain.strip("\ufeff ").casefold()):
             return name
         if other.endswith((f".{plain}", f"_{plain}")) or plain.endswith((f".{other}", f"_{other}")):
             return name

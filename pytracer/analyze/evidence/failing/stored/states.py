@@ -8,6 +8,7 @@ import re
 from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
+from pytracer.analyze.evidence.failing.stored.differing_keys import differing_keys
 from pytracer.analyze.evidence.failing.stored.more_layers import more_layers
 from pytracer.analyze.evidence.failing.stored.opened import opened
 from pytracer.analyze.evidence.failing.stored.saved_keys import other_keys
@@ -20,8 +21,6 @@ _MISMATCH = Pattern(
 )
 # torch.optim.Optimizer.load_state_dict
 _GROUPS = Pattern(r"loaded state dict (?:contains a parameter group that doesn't match|has a different number of)")
-_KEYS = Pattern(r"(Missing|Unexpected) key\(s\) in state_dict: ((?:\"[^\"]+\",? ?)+)")
-_PREFIXES = ("module.", "_orig_mod.", "model.", "net.", "backbone.", "encoder.", "state_dict.")
 _GLOBAL = Pattern(r"GLOBAL ([\w.]+) was not an allowed global|Unsupported (?:global|class) ([\w.]+)")
 _LACKS = Pattern(r"Missing key in checkpoint state_dict: ([\w.\-]+?)\.?\s*$", re.MULTILINE)
 _FREEZES = Pattern(r"\.requires_grad = False\b|\.requires_grad_\(False\)")
@@ -46,26 +45,7 @@ def loaded_state(at: FailingLine) -> str | None:
             f"`{name}` is {saved} in the checkpoint and {own} in {model}{more}. Make the model with the checkpoint's "
             "sizes (classes, vocabulary, width), or take those keys out of the state and load with strict=False."
         )
-    keys = {kind: re.findall(r'"([^"]+)"', text) for kind, text in _KEYS.findall(at.message)}
-    missing, unexpected = keys.get("Missing", []), keys.get("Unexpected", [])
-    for prefix in _PREFIXES:
-        if unexpected and all(key.startswith(prefix) for key in unexpected) and unexpected[0][len(prefix) :] in missing:
-            return (
-                f"The checkpoint's keys begin with '{prefix}' (`{unexpected[0]}`), and those of {model} do not: take "
-                f"it away (`{{k.removeprefix('{prefix}'): v for k, v in state.items()}}`), or save the inner model's "
-                "state_dict()."
-            )
-        if missing and all(key.startswith(prefix) for key in missing) and missing[0][len(prefix) :] in unexpected:
-            return (
-                f"The keys of {model} begin with '{prefix}' (`{missing[0]}`), and the checkpoint's do not: load into "
-                f"the inner model (`.{prefix.rstrip('.')}`), or before it is wrapped."
-            )
-    if unexpected and not any("." in key for key in unexpected):
-        inner = next((key for key in unexpected if re.search("state|model|net|weights", key)), None)
-        if inner is not None:
-            there = ", ".join(unexpected[:4])
-            return f"The checkpoint is a dict around the state (`{there}`): load checkpoint['{inner}']."
-    return _differ(at, model, missing, unexpected)
+    return differing_keys(at, model)
 
 
 def _other_groups(at: FailingLine) -> str:
@@ -119,28 +99,6 @@ def _groups(counts: list[int]) -> str:
     return f"{len(counts)} group{'s' * (len(counts) != 1)} ({many})"
 
 
-def _differ(at: FailingLine, model: str, missing: list[str], unexpected: list[str]) -> str | None:
-    lacks = f"The checkpoint lacks `{missing[0]}`{_more(missing)}" if missing else ""
-    has = f"has `{unexpected[0]}`{_more(unexpected)}, which {model} lacks" if unexpected else ""
-    if not lacks and not has:
-        return None
-    words = f"{lacks} and {has}" if lacks and has else lacks or f"The checkpoint {has}"
-    more = more_layers(at, missing, whole=True) if missing and not unexpected else None
-    if more is not None:
-        return (
-            f"{words}: {more.words}. Make the model as it was when saved, or load with strict=False if the new ones "
-            "may begin as they are."
-        )
-    return (
-        f"{words}: it is of another architecture or version. Make the model as it was when saved, or load with "
-        "strict=False if these may stay as they are."
-    )
-
-
-def _more(keys: list[str]) -> str:
-    return f" and {len(keys) - 1} more" if len(keys) > 1 else ""
-
-
 def _owner(at: FailingLine) -> str:
     call = at.only(ast.Call)
     owner = call.func.value if call is not None and isinstance(call.func, ast.Attribute) else None
@@ -179,7 +137,8 @@ def refused_global(at: FailingLine) -> str | None:
         plain = "a plain number (`float()`, `.item()`)" if name.endswith("scalar") else "a tensor or list"
         return f"{held}: save {plain} instead. A file of your own is read with weights_only=False at line {at.line}."
     return (
-        f"{held}, which is no weights. If the file is yours: `torch.serialization.add_safe_globals([{name}])` before "
+        f"{held}, which is no weights. If the file is yours: "
+        f"`torch.serialization.add_safe_globals([{name.removeprefix('__main__.')}])` before "
         f"line {at.line}, or weights_only=False there; or save plain values only."
     )
 

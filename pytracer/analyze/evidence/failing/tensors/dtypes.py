@@ -63,7 +63,7 @@ def types_that_differ(at: FailingLine) -> str | None:
         one, other = (_TYPES.get(item or "") for item in (differ[1] or differ[3], differ[2] or differ[4]))
         wide, narrow = ("float64", "float32")
         if {one, other} == {wide, narrow}:
-            return _of_pair(at, narrow, wide)
+            return _of_product(at, narrow, wide) or _of_pair(at, narrow, wide)
         return None
     kernel = _KERNEL.search(at.message)
     return _without_kernel(at, _TYPES.get(kernel[1])) if kernel is not None else None
@@ -139,6 +139,16 @@ def _of_pair(at: FailingLine, wanted: str | None, found: str | None) -> str | No
     if wanted is None or found is None or len(names) != 1:
         return None
     return _odd(at, names[0], found, wanted, f"{wanted} is needed there")
+
+
+def _of_product(at: FailingLine, narrow: str, wide: str) -> str | None:
+    """`h0 @ weight`: a tensor that the program makes by torch.zeros() beside a model in float64."""
+    product = next((item for item in nodes_of(at.node or ast.Pass()) if isinstance(item, ast.BinOp)), None)
+    sides = [product.left, product.right] if product is not None and isinstance(product.op, ast.MatMult) else []
+    shapes = {source(item): shape.dtype for item in sides if (shape := at.shape(item)) is not None}
+    odd = [name for name, dtype in shapes.items() if dtype == narrow]
+    weights = [name for name, dtype in shapes.items() if dtype == wide and name.endswith("weight")]
+    return _odd(at, odd[0], narrow, wide, f"`{weights[0]}` is {wide}") if len(odd) == len(weights) == 1 else None
 
 
 def _odd(at: FailingLine, name: str, has: str, wanted: str, other: str) -> str:

@@ -114,6 +114,37 @@ def _beyond_by(value: str | None, index: int, size: int) -> str | None:
     return "one too many: they count from 1, or one more is needed"
 
 
+def _of_command_line(at: FailingLine, node: ast.Subscript) -> str | None:
+    """`sys.argv[2]`."""
+    place = node.slice.value if isinstance(node.slice, ast.Constant) else None
+    words = [*at.snapshot.argv]
+    script = next((n for n, word in enumerate(words) if word.endswith(".py")), None)
+    if type(place) is not int or script is None or place < len(words) - script:
+        return None
+    given = words[script + 1 :]
+    many = f"{len(given)} argument{'s' * (len(given) != 1)}"
+    return (
+        f"The command line has {many} behind {words[script].rpartition('/')[2]}, and line {at.line} reads number "
+        f"{place}: start it with {place}, or read them by argparse, which has defaults and says what is missing."
+    )
+
+
+def _one_ahead(at: FailingLine, node: ast.Subscript, count: int) -> str | None:
+    """`items[i + 1]` in a loop to `len(items)`."""
+    index = node.slice
+    if not isinstance(index, ast.BinOp) or not isinstance(index.op, ast.Add) or not isinstance(index.left, ast.Name):
+        return None
+    more = index.right.value if isinstance(index.right, ast.Constant) else None
+    place = whole_number(at, index.left)
+    if type(more) is not int or place is None or not count - more <= place < count:
+        return None
+    loop = at.came(index.left.id)
+    return (
+        f"`{source(index)}` is {place + more}, as `{index.left.id}` goes up to {place}{loop}: let that end {more} "
+        f"earlier (`range(len({source(node.value)}) - {more})`), or treat the last one apart."
+    )
+
+
 def _chosen_by(at: FailingLine, index: ast.AST) -> str | None:
     """`` `SubsetRandomSampler(chosen)` (line 30) ``, of the only line that gives a __getitem__ its indices."""
     asked = isinstance(at.scope, ast.FunctionDef) and at.scope.name == "__getitem__"
@@ -202,6 +233,8 @@ def index_of_list(at: FailingLine) -> str | None:
     node = at.only(ast.Subscript)
     if at.kind != "IndexError" or "out of range" not in at.message or node is None or not at.own:
         return None
+    if ast.unparse(node.value) == "sys.argv":
+        return _of_command_line(at, node)
     held = re.match(r"(?:list|tuple|deque|str) of (\d+)$", at.value(node.value) or "")
     index = whole_number(at, node.slice)
     if isinstance(node.slice, ast.UnaryOp) and isinstance(node.slice.op, ast.USub):
@@ -219,6 +252,9 @@ def index_of_list(at: FailingLine) -> str | None:
     what = what or f", and index {source(node.slice)} is beyond"
     loop = at.came(source(node.slice)) if variable(node.slice) is not None else ""
     table = at.came(variable(node.value) or "")
+    ahead = _one_ahead(at, node, count)
+    if ahead is not None:
+        return f"`{name}`{table} has {many}, 0 to {count - 1}, and {ahead}"
     if isinstance(node.slice, ast.Constant) or index is None:
         why = f"look at why it is shorter than line {at.line} expects, or ask len() first"
         return f"`{name}`{table} has {many}{what}: {why}."

@@ -70,7 +70,7 @@ def _change(at: FailingLine, call: ast.Call | None, label: int, classes: int | N
             return (
                 f": `{made.text}` ({at.place(made.spot, made.line)}) writes it, as a marker. To ignore those, {marks}."
             )
-        found = _of_shift(at, made, label, classes, span) if made is not None else None
+        found = _of_shift(at, made, label) if made is not None else None
         return found or f". If {label} marks what to ignore, {marks}; if not, correct what makes it: it is no class."
     last = classes - 1 if classes is not None else None
     to = f"0 .. {last}" if last is not None else "the classes that it has, from 0 on"
@@ -100,7 +100,7 @@ def _read_at(at: FailingLine, target: ast.AST | None) -> str:
     return f" ({at.place(made.spot, made.line)}: `{short(ast.unparse(made.node))}`)"
 
 
-def _of_shift(at: FailingLine, shift: Shift, label: int, classes: int | None, span: Sequence[int] | None) -> str | None:
+def _of_shift(at: FailingLine, shift: Shift, label: int) -> str | None:
     """Where the program itself subtracts a number from the labels."""
     text, place = shift.text, at.place(shift.spot, shift.line)
     barely = barely_above(at, shift) if label + shift.by == 0 else None
@@ -115,11 +115,7 @@ def _of_shift(at: FailingLine, shift: Shift, label: int, classes: int | None, sp
     if not takes_zero(at, shift):
         return None
     begin = f": `{text}` ({place}) makes it of a {label + shift.by}"
-    if classes is not None and span is not None and span[1] + shift.by < classes:
-        return (
-            f"{begin}. Leave that out: class numbers begin at 0, and without it these fit (0 to {span[1] + shift.by})."
-        )
     return (
-        f"{begin}. Where that number is no class (background, not labelled), pass ignore_index={label} to the loss; "
-        "where it is one, leave the subtraction out: class numbers begin at 0, and each needs an output."
+        f"{begin}. Where that is no class (background, not labelled), pass ignore_index={label} to the loss; where "
+        "it is one, leave the subtraction out: class numbers begin at 0."
     )

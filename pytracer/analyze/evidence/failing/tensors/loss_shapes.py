@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import ast
+import math
 import re
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.recorded import sizes_in
 from pytracer.analyze.evidence.failing.tensors.planes import folded
 from pytracer.analyze.evidence.syntax.names import variable
+
+_JOINS = Pattern(r"\.(?:view|reshape)\(-1\)|\.flatten\(\)|\.squeeze\(")
 
 
 def unfit_gradient(at: FailingLine, found: re.Match[str]) -> str | None:
@@ -41,9 +45,9 @@ def unlike_target(at: FailingLine, found: re.Match[str]) -> str | None:
     has = f"{output} is {found[2]} and {goal} {found[1]}"
     has = has[0].upper() + has[1:] if has[0] != "`" else has
     if given == (*target, 1):
-        return f"{has}: the output has a last dimension of 1 too many. Pass `{output.strip('`')}.squeeze(-1)`."
+        return f"{has}: the output has a last dimension of 1 too many. {_squeezed(output)}"
     if target == (*given, 1):
-        return f"{has}: the target has a last dimension of 1 too many. Pass `{goal.strip('`')}.squeeze(-1)`."
+        return f"{has}: the target has a last dimension of 1 too many. {_squeezed(goal)}"
     if given[:1] == target[:1] and len(given) == len(target) + 1:
         shape = at.shapes.get(goal.strip("`"))
         if shape is not None and shape.dtype.startswith("float"):
@@ -51,13 +55,40 @@ def unlike_target(at: FailingLine, found: re.Match[str]) -> str | None:
                 f"{has}: the target has one number for each row, and the output {given[-1]}. Give the last layer one "
                 "output, and squeeze(-1) it, or the target as many columns."
             )
+        if shape is None:
+            return (
+                f"{has}. Where the target has class numbers, use CrossEntropyLoss, with the outputs before a sigmoid; "
+                "for a yes or no give the last layer one output, and squeeze(-1) it."
+            )
         return (
             f"{has}: class numbers where one value for each of {given[-1]} outputs is expected. Use CrossEntropyLoss, "
             f"or F.one_hot({goal.strip('`')}, {given[-1]}).float()."
         )
+    each = _of_each(at, output, given, target) if len(given) == len(target) == 1 else None
+    if each is not None:
+        return f"{has}: {each}"
     if given[:1] != target[:1] and given[1:] == target[1:]:
         return f"{has}: their batches differ{_from_both(at, output, goal)}."
     return f"{has}, and both must be alike{_from_both(at, output, goal)}."
+
+
+def _squeezed(name: str) -> str:
+    """Of a variable as code."""
+    return f"Pass `{name.strip('`')}.squeeze(-1)`." if name[:1] == "`" else f"Pass {name} by .squeeze(-1)."
+
+
+def _of_each(at: FailingLine, output: str, given: tuple[int, ...], target: tuple[int, ...]) -> str | None:
+    """`D(x).view(-1)`, which joins several outputs of a sample with those of the others."""
+    made = at.came(output.strip("`"))
+    if not target[0] or given[0] <= target[0] or given[0] % target[0] or not _JOINS.search(made):
+        return None
+    count = given[0] // target[0]
+    if math.isqrt(count) ** 2 != count:
+        return None  # no map: real and generated samples in one batch, as likely
+    return (
+        f"{count} outputs for each of {target[0]} samples, in one row{made}. Images of another size than the network "
+        "was made for give it such a map: resize them, change its last layers, or average the map of each sample."
+    )
 
 
 def _from_both(at: FailingLine, *names: str) -> str:

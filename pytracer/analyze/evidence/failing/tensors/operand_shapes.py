@@ -24,6 +24,7 @@ _OF_OWNER = frozenset(
      "minimum", "copy_", "masked_select", "lerp", "addcmul_"}
 )  # fmt: skip
 _INPUT = Pattern(r"^(?:n|num|d|dim|size)?_?in(?:put|_|$)|feat|^width|^dim")
+_CHILD = Pattern(r"\.[1-9]\d*$")  # of an nn.Sequential, where another one makes its input
 _TELLING = 3  # a smaller number may be any
 _FIXED = Pattern(r"nn\.Parameter|register_buffer|zeros|ones|arange|randn|tril|triu")
 
@@ -117,7 +118,11 @@ def _linear(at: FailingLine, name: str, given: Shape | None, expected: int) -> s
             f"in_features={last} ({sides.count} * {sides.has} * {sides.has}), or put "
             f"nn.AdaptiveAvgPool2d({sides.takes}) before it is flattened."
         )
-    came = at.came(variable(passed) or "") if passed is not None else ""
+    whole = _without_batch(at, given, expected)
+    if whole is not None:
+        return f"{has}: {whole}"
+    inside = _CHILD.search(name) is not None and passed is not None and at.shape(passed) != given
+    came = at.came(variable(passed) or "") if passed is not None and not inside else ""
     flattened = re.search(r"flatten|view\(|reshape\(|\.size\(0\)", came) is not None or "Flatten" in str(at.values)
     if flattened:
         return (
@@ -125,6 +130,17 @@ def _linear(at: FailingLine, name: str, given: Shape | None, expected: int) -> s
             "images, or put nn.AdaptiveAvgPool2d before it."
         )
     return f"{has}{came}, so {last}. Make the layer with in_features={last}, or give it what has {expected}."
+
+
+def _without_batch(at: FailingLine, given: Shape, expected: int) -> str | None:
+    """All samples of a batch in one row, as torch.flatten(x) leaves them."""
+    if len(given.sizes) != 1 or given.sizes[0] % expected or given.sizes[0] == expected:
+        return None
+    count = given.sizes[0] // expected
+    return (
+        f"these are {count} times {expected} numbers in one row, so the batch was flattened with them. Keep its "
+        "dimension: torch.flatten(x, 1), or x.view(x.size(0), -1)."
+    )
 
 
 def _chosen(at: FailingLine, name: str, size: int) -> str:

@@ -27,7 +27,21 @@ _KEEPS = frozenset(
 )
 _WRAPS = frozenset({"tensor", "as_tensor", "from_numpy", "LongTensor", "array", "asarray", "int", "stack"})
 _LIBRARIES = ("torch", "np", "numpy")
-_RESHAPES = frozenset({"view", "reshape", "squeeze", "unsqueeze", "flatten", "transpose", "permute"})
+_WRITES = frozenset(
+    {
+        "where",
+        "full",
+        "full_like",
+        "new_full",
+        "masked_fill",
+        "index_fill",
+        "fill",
+        "pad",
+        "pad_sequence",
+        "get",
+        "nan_to_num",
+    }
+)
 _FILLS = frozenset({"masked_fill_", "fill_", "index_fill_", "fill"})
 _THREE = 3
 
@@ -77,9 +91,9 @@ def what_makes(at: FailingLine, node: ast.AST, label: int) -> Shift | Marker | N
 
 def _marker(node: ast.AST, spot: Spot, label: int) -> Marker | None:
     """The constant itself, written into the tensor."""
-    if isinstance(node, ast.Call) and any(whole(item) == label for item in passed_values(node)):
-        moved = called_name(node) in _RESHAPES  # where it is a size
-        return None if moved else Marker(source(node), spot, node.lineno)
+    if isinstance(node, ast.Call) and called_name(node) in _WRITES:
+        given = any(whole(item) == label for item in passed_values(node))
+        return Marker(source(node), spot, node.lineno) if given else None
     name = variable(node)
     above = (item for item in own_nodes(spot.scope) if isinstance(item, (ast.Assign, ast.Call)))
     writes = (item for item in above if name is not None and item.lineno < spot.line and _writes(item, name, label))

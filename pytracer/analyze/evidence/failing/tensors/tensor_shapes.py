@@ -15,6 +15,7 @@ from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.tensors.source_lines import syntax_tree
 
 _TURNS = frozenset({"transpose", "permute", "t", "swapaxes", "movedim", "expand", "expand_as"})
+_IMAGE = 3  # dimensions: channels, height, width
 
 
 def unfit_values(at: FailingLine, found: re.Match[str]) -> str | None:
@@ -121,6 +122,11 @@ def _fixed_size(at: FailingLine, call: ast.Call, wanted: list[int], size: int) -
     if not isinstance(constant, ast.Constant) or constant.value != wanted[0]:
         return None
     real = size // rest
+    if real == 1 and wanted[0] in (3, 4) and len(wanted) == _IMAGE:
+        return (
+            f"those of one channel, and line {at.line} asks for {wanted[0]}: a grayscale image. Convert the images "
+            '(`.convert("RGB")`) where they are read, or repeat the channel (`x.expand(3, -1, -1)`).'
+        )
     whole = f"[{', '.join(map(str, [real, *wanted[1:]]))}]"
     by = f"`{source(sizes[0])}` is the constant {wanted[0]} ({at.place(found.spot, found.line)})" if found else ""
     by = by or f"line {at.line} has the constant {wanted[0]}"

@@ -28,6 +28,7 @@ _ARGUMENTS = Pattern(
     r"|takes (?:from \d+ to )?\d+ positional arguments? but (?P<given>\d+) (?:was|were) given)"
 )
 _LENGTH = Pattern(r"object of type '(\w+)' has no len\(\)")
+_NOT_FINITE = Pattern(r"(?:^|[ .])-?(?:nan|inf)\b")
 _MOST = 3
 
 
@@ -82,6 +83,11 @@ def _checked(at: FailingLine, test: ast.AST, words: str, line: int) -> str | Non
     if not names or asks_for_worker(test):
         return None
     told = ", ".join(f"`{name}`{at.came(name)} is {_value(at.values[name])}" for name in names)
+    if any(_NOT_FINITE.search(at.values[name]) for name in names):
+        return (
+            f"{words}: {told}. Print it for the steps before. If it grew, lower the learning rate or clip the gradients"
+            "; if it came at once, look for a log, root, division or bad sample of this step."
+        )
     return f"{words}: {told}. Correct the one that is not what {at.here(line)} expects, where it is made."
 
 

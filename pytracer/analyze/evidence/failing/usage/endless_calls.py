@@ -16,7 +16,7 @@ from pytracer._text import list_words, shortened
 from pytracer.analyze.behind import Place
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
-from pytracer.analyze.evidence.syntax.nodes import nodes_of
+from pytracer.analyze.evidence.syntax.nodes import clauses_of, nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_around, scope_of, statement_at
 from pytracer.analyze.naming import LineWords, line_in
 from pytracer.decode.types.snapshot import Snapshot
@@ -106,6 +106,8 @@ def endless_call(snapshot: Snapshot, stack: Sequence[PythonFrame], at: PythonFra
     if any(isinstance(item, _BRANCHES) for item in nodes_of(statement)):
         return None
     tests = _tests(scope, statement)
+    if not tests and _descends(scope, call):
+        return None  # what it goes down may end by an exception
     return _Endless(tree, scope, call, text, line).of(tests) if tests is not None else None
 
 
@@ -194,7 +196,7 @@ class _Endless:
 
     def of(self, tests: Sequence[ast.expr]) -> EndlessCall | None:
         """None where one of them may come out differently."""
-        if not all(self._is_same(item) for test in tests for item in _atoms(test)):
+        if not all(self._is_same(item) for test in tests for item in clauses_of(test)):
             return None
         variable = self._changed is not None and any(name in ast.unparse(test) for test in tests for name in _VARIABLES)
         quoted = tuple(
@@ -253,14 +255,3 @@ class _Endless:
         places = self._names[isinstance(self._call.func, ast.Attribute) :]
         at = places.index(name) if name in places else len(self._call.args)
         return word or (self._call.args[at] if at < len(self._call.args) else None)
-
-
-def _atoms(test: ast.expr) -> Iterator[ast.expr]:
-    """The parts of `a and not b`."""
-    if isinstance(test, ast.BoolOp):
-        for item in test.values:
-            yield from _atoms(item)
-    elif isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        yield from _atoms(test.operand)
-    else:
-        yield test

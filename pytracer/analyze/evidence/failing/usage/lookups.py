@@ -334,8 +334,8 @@ def unexpected_keyword(at: FailingLine) -> str | None:
             f"{place}."
         )
     return (
-        f"{function}() as installed takes {there}, and no '{name}': take it out of {given}, or install the version "
-        "that has it."
+        f"{function}() as installed takes {there}, and no '{name}': take it out of {given}, or see which class or "
+        "version has it."
     )
 
 

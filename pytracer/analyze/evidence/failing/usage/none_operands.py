@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from pytracer._patterns import Pattern
+from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 
@@ -64,3 +65,11 @@ def _sides_of(item: ast.AST, kind: type[ast.AST] | None) -> tuple[ast.expr, ast.
     if isinstance(item, ast.Compare) and len(item.ops) == 1 and kind is not None and isinstance(item.ops[0], kind):
         return item.left, item.comparators[0]
     return None
+
+
+def of_bias(node: ast.AST) -> str | None:
+    """`m.bias`, in a loop over the layers of a model."""
+    if not isinstance(node, ast.Attribute) or node.attr != "bias" or not isinstance(node.value, ast.Name):
+        return None
+    text = source(node)
+    return f"`{text}` is None, as a layer has it that is made with bias=False: write `if {text} is not None` before it."

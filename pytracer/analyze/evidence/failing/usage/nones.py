@@ -12,7 +12,7 @@ from pytracer._text import list_words
 from pytracer.analyze.evidence.failing.clauses import first_clause, without_places
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
-from pytracer.analyze.evidence.failing.usage.none_operands import none_by_message
+from pytracer.analyze.evidence.failing.usage.none_operands import none_by_message, of_bias
 from pytracer.analyze.evidence.failing.usage.none_results import gives_none, none_of_call
 from pytracer.analyze.evidence.slicing.bindings import bindings_of, last_binding
 from pytracer.analyze.evidence.syntax.bindings import attribute_settings, lines_that_bind
@@ -53,7 +53,7 @@ def none_value(at: FailingLine) -> str | None:
     if isinstance(node, ast.Call):
         return none_of_call(at, node, f"`{source(node)}`", "")
     if name is None and isinstance(node, (ast.Subscript, ast.Attribute)):
-        return _of_item(at, node)
+        return _of_item(at, node) or of_bias(node)
     return _of_variable(at, name) if name is not None else None
 
 

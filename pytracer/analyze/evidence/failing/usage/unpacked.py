@@ -31,6 +31,7 @@ _ONE_VALUE = frozenset(  # of NumPy and torch, functions and methods: an array o
 _OF_ITEMS = frozenset({"array", "asarray", "as_tensor", "stack", "tensor", "vstack"})
 _KEEPS = ("staticmethod", "classmethod", "no_grad", "inference_mode", "override", "final")  # decorators
 _TEXT = Pattern(r"(?:str|bytes) of (\d+)$")
+_DICTS = ("dict of", "OrderedDict of", "defaultdict of")
 _UNKNOWN = -1
 _DEEPEST = 4  # functions that return what another one returns
 
@@ -97,6 +98,11 @@ def values_to_unpack(at: FailingLine) -> str | None:
         )
     if isinstance(value, ast.Call) and called_name(value) in ("split", "rsplit", "partition", "groups"):
         return _fields(at, value, count, wanted, made)
+    if isinstance(statement, (ast.For, ast.AsyncFor)) and (told or "").startswith(_DICTS) and variable(value):
+        return (
+            f"`{source(value)}`{at.came(variable(value) or '')} is a dict, and a loop over one gives its keys alone, "
+            f"which line {at.line} takes apart: write `for {source(target)} in {source(value)}.items()`."
+        )
     takes = f"`{source(target)}` takes {wanted} values at line {at.line}"
     returned = _returned(at, value, wanted) if isinstance(statement, ast.Assign) else None
     if returned is not None:
@@ -107,7 +113,9 @@ def values_to_unpack(at: FailingLine) -> str | None:
         return f"{takes}, and {what} has {count}. If that is {kind}'s, {own.told(at)}: {own.change(at, target, wanted)}"
     change = "return fewer" if found[1] == "too many" else "return all of them"
     named = "Name as many as it has (`x, y, *rest`)" if found[1] == "too many" else "Name as many as it has"
-    return f"{takes}, and {what}{has} has {count}{made}. {named}, or {change}."
+    single = isinstance(value, ast.Call) and not has and found[1] == "too many" and isinstance(statement, ast.Assign)
+    also = " A single tensor is taken apart, too, by its rows: print type() of it." if single else ""
+    return f"{takes}, and {what}{has} has {count}{made}. {named}, or {change}.{also}"
 
 
 def _fields(at: FailingLine, value: ast.Call, count: str, wanted: int, made: str) -> str:

@@ -32,6 +32,14 @@ _OFTEN = 3  # times that a function is on the stack
 _QUOTED = 60
 _MESSAGES = (("while pickling an object", PICKLE), ("while encoding a JSON object", JSON))
 _SAVE = "torch/serialization.py"
+_WALKS_MODULES = frozenset(
+    {"train", "_apply", "apply", "named_modules", "modules", "state_dict", "load", "zero_grad", "__repr__", "to"}
+)
+_MODULE_CYCLE = (
+    "nn.Module goes through its children here and comes to the same ones again: most likely a module that is set as an "
+    "attribute of its own child (`self.parent = parent`), which makes it a child of that. Keep such a link out of "
+    "sight: `self.parent = [parent]`, a weakref, or object.__setattr__(self, 'parent', parent)."
+)
 _DELAYS = "A higher recursion limit only delays it."
 
 
@@ -89,6 +97,8 @@ def _of_objects(
     names = {function.partition(".")[0] for frame in often if "." in (function := frame.function or "")}
     files = program_files(snapshot, frames)
     found = {(name, wrap) for name in names for wrap in wraps_of_library(files, [name])}
+    if not found and often and all(_walks_modules(frame) for frame in often):
+        return _MODULE_CYCLE
     if len(found) != 1:
         return None
     name, wrap = found.pop()
@@ -98,6 +108,12 @@ def _of_objects(
         f"(`{shortened(wrap.text, _QUOTED)}`) puts one around the last: make one of all the parts (a flat list, the "
         f"indices of the first one), or keep the first one apart and wrap that each time. {_DELAYS}"
     )
+
+
+def _walks_modules(frame: PythonFrame) -> bool:
+    """train(), to(), state_dict() and others that go through the children of a module."""
+    name = (frame.function or "").rpartition(".")[2]
+    return (frame.file or "").endswith("torch/nn/modules/module.py") and name in _WALKS_MODULES
 
 
 def _place(file: str, line: int, shown: str | None) -> str:

@@ -175,7 +175,7 @@ def test_arrays_without_elements_are_named_where_the_source_is_not_known(
 TAKES = """\
 #include <vector>
 struct Box { float *data; };
-namespace { GLOBAL }
+GLOBAL
 class Model {
 public:
     float score(int i);
@@ -231,5 +231,13 @@ def test_other_pointers_and_containers_with_elements_are_not_told(taken: str, be
 def test_member_of_an_object_that_may_be_null_is_not_told(tmp_path: Path) -> None:
     way = [("Model::score", "// member"), ("taken", "return m->score")]
     assert taken_of(tmp_path, "", way=way) is None
-    source = TAKES.replace("Model *m", "Model &m").replace("m->score", "m.score")
-    assert taken_of(tmp_path, "", way=[way[0], ("taken", "return m.score")], source=source) is not None
+
+
+@pytest.mark.parametrize(("where", "known"), [("    ", False), ("", True)], ids=["a member", "a variable of the file"])
+def test_member_of_an_object_that_may_be_null_itself_is_not_told(where: str, known: bool, tmp_path: Path) -> None:
+    """The fault at a small offset from null is then that of the member in the object."""
+    source = OVERLAP.replace("    std::vector<Ring> all;\n", "")
+    source = source.replace(
+        "static double area", f"struct Keep {{\n{where}std::vector<Ring> all;\n}};\nstatic double area", 1
+    )
+    assert (scored(tmp_path, source=source) is not None) == known

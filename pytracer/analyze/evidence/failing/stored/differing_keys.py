@@ -1,0 +1,174 @@
+"""Keys of a checkpoint that are not those of the model: what both name alike, and what loading them would leave out."""
+
+from __future__ import annotations
+
+import re
+
+from pytracer._patterns import Pattern
+from pytracer.analyze.evidence.failing.line import FailingLine
+from pytracer.analyze.evidence.failing.stored.more_layers import more_layers
+
+_PREFIXES = ("module.", "_orig_mod.", "model.", "net.", "backbone.", "encoder.", "state_dict.")
+_KEY = Pattern(r'"([^"]+)"')
+_CUT = "\n[...]\n"  # where the recorder left out the middle of a message
+_INNER = Pattern("state|model|net|weights")
+_OF_OPTIMIZER = {"state", "param_groups"}
+
+
+class Keys(list[str]):
+    """The first of a list, and how many `more` there were."""
+
+    more = 0
+
+    @property
+    def others(self) -> str:
+        """Beside the first."""
+        count = len(self) - 1 + self.more
+        return f" and {count} more" if count > 0 else ""
+
+    @classmethod
+    def of(cls, message: str, kind: str) -> Keys:
+        """Those that load_state_dict() names as Missing or as Unexpected."""
+        found = re.search(rf'{kind} key\(s\) in state_dict: ((?:"[^"]+",? ?)+)(?:and (\d+) more)?', message)
+        keys = cls(_KEY.findall(found[1]) if found is not None else ())
+        keys.more = int(found[2] or 0) if found is not None else 0
+        return keys
+
+
+def differing_keys(at: FailingLine, model: str) -> str | None:
+    """What the keys show that load_state_dict() of a module names.
+
+    Args:
+        at: Its line.
+        model: What it is called, with its line.
+    """
+    missing, unexpected = Keys.of(at.message, "Missing"), Keys.of(at.message, "Unexpected")
+    if _CUT in at.message and missing and not unexpected:
+        return (
+            f"The checkpoint lacks `{missing[0]}` and many more, and the keys that it has were too many to record. "
+            f"Print the first of both before line {at.line}. A prefix ('module.', '_orig_mod.', 'model.') is taken "
+            "away by k.removeprefix(); strict=False would leave all of them untrained."
+        )
+    return (
+        _of_optimizer(model, unexpected)
+        or _with_prefix(model, missing, unexpected)
+        or _without_prefix(model, missing, unexpected)
+        or _around(unexpected)
+        or _renamed(model, missing, unexpected)
+        or _differ(at, model, missing, unexpected)
+    )
+
+
+def _of_optimizer(model: str, unexpected: Keys) -> str | None:
+    if {*unexpected} != _OF_OPTIMIZER:
+        return None
+    return (
+        f"What is loaded is the state of an optimizer ('state', 'param_groups'), and {model} takes that of a model: "
+        "give each load_state_dict() its own part of the checkpoint, and compare the keys of the line that saves it."
+    )
+
+
+def _with_prefix(model: str, missing: Keys, unexpected: Keys) -> str | None:
+    """`module.fc.weight`, as of a wrapped model."""
+    prefix = _prefix(unexpected, missing)
+    if prefix is None:
+        return None
+    others = [key for key in unexpected if not key.startswith(prefix)]
+    only = f" if k.startswith('{prefix}')" if others else ""
+    first = next(key for key in unexpected if key.startswith(prefix))
+    return (
+        f"The checkpoint's keys begin with '{prefix}' (`{first}`), and those of {model} do not: take "
+        f"it away (`{{k.removeprefix('{prefix}'): v for k, v in state.items(){only}}}`), or save the inner model's "
+        "state_dict()."
+    )
+
+
+def _without_prefix(model: str, missing: Keys, unexpected: Keys) -> str | None:
+    prefix = _prefix(missing, unexpected)
+    if prefix is None or any(not key.startswith(prefix) for key in missing):
+        return None
+    return (
+        f"The keys of {model} begin with '{prefix}' (`{missing[0]}`), and the checkpoint's do not: load into "
+        f"the inner model (`.{prefix.rstrip('.')}`), or before it is wrapped."
+    )
+
+
+def _prefix(longer: Keys, shorter: Keys) -> str | None:
+    """What the one has before each of the others' keys; before the first, where all have a well known one."""
+    if not longer or not shorter:
+        return None
+    ends = [key for key in longer if key.endswith(f".{shorter[0]}")]
+    prefixes = [key.removesuffix(shorter[0]) for key in ends]
+    sure = shorter if not longer.more else shorter[: min(len(longer), len(shorter)) // 2]  # of what is listed in both
+    found = next((item for item in prefixes if all(f"{item}{key}" in longer for key in sure)), None)
+    known = (
+        item
+        for item in _PREFIXES
+        if all(key.startswith(item) for key in longer) and longer[0].removeprefix(item) in shorter
+    )
+    return found if found is not None else next(known, None)
+
+
+def _around(unexpected: Keys) -> str | None:
+    """A dict that has the state below one key."""
+    if not unexpected or any("." in key for key in unexpected):
+        return None
+    inner = next((key for key in unexpected if _INNER.search(key)), None)
+    if inner is None:
+        return None
+    there = ", ".join(unexpected[:4])
+    return f"The checkpoint is a dict around the state (`{there}`): load checkpoint['{inner}']."
+
+
+def _renamed(model: str, missing: Keys, unexpected: Keys) -> str | None:
+    """One part of all names differs, and nothing else."""
+    if not missing or len(missing) != len(unexpected) or missing.more or unexpected.more:
+        return None
+    for key in unexpected:
+        pair = _differing_part(key, missing[0])
+        if pair is not None and {_replaced(item, *pair) for item in unexpected} == {*missing}:
+            old, new = pair
+            return (
+                f"The checkpoint has `{key}`{unexpected.others} where {model} has `{missing[0]}`: only '{old}' and "
+                f"'{new}' differ. If they are the same layer, load `{{k.replace('{old}.', '{new}.', 1): v for k, v in "
+                "state.items()}`; strict=False would leave it untrained."
+            )
+    return None
+
+
+def _differing_part(one: str, other: str) -> tuple[str, str] | None:
+    """Of `classifier.weight` and `head.weight`; no number, which may be another layer."""
+    parts = [*zip(one.split("."), other.split("."), strict=False)]
+    differ = [pair for pair in parts if pair[0] != pair[1]]
+    if one.count(".") != other.count(".") or len(differ) != 1 or any(item.isdigit() for item in differ[0]):
+        return None
+    return differ[0] if differ[0] != parts[-1] else None
+
+
+def _replaced(key: str, old: str, new: str) -> str:
+    """In the first place that has it."""
+    parts = key.split(".")
+    return ".".join([*parts[: parts.index(old)], new, *parts[parts.index(old) + 1 :]]) if old in parts else key
+
+
+def _differ(at: FailingLine, model: str, missing: Keys, unexpected: Keys) -> str | None:
+    lacks = f"The checkpoint lacks `{missing[0]}`{missing.others}" if missing else ""
+    has = f"has `{unexpected[0]}`{unexpected.others}, which {model} lacks" if unexpected else ""
+    if not lacks and not has:
+        return None
+    words = f"{lacks} and {has}" if lacks and has else lacks or f"The checkpoint {has}"
+    more = more_layers(at, missing, whole=True) if not missing.more and missing and not unexpected else None
+    if more is not None:
+        return (
+            f"{words}: {more.words}. Make the model as it was when saved, or load with strict=False if the new ones "
+            "may begin as they are."
+        )
+    if missing and unexpected:
+        return (
+            f"{words}: it is of a model with other layers or other names. Make the model as it was when saved, or "
+            f"rename the keys; strict=False would leave `{missing[0]}`{missing.others} untrained, without an error."
+        )
+    return (
+        f"{words}: it is of another architecture or version. Make the model as it was when saved, or load with "
+        "strict=False if these may stay as they are."
+    )
