@@ -27,13 +27,14 @@ def test_arrays_of_locals_are_recorded(run: Path) -> None:
         "flipped": ("float32", (40, 30), (-120, 4)),
         "turned": ("float64", (4, 3, 2), (8, 32, 96)),
         "table": ("int32", (6,), (4,)),
+        "swapped": (None, (4,), (4,)),
     }
     assert held["flipped"].data == held["image"].data + 39 * 120
     assert held["flipped"].extent == held["image"].extent
     elements = {name: (item.minimum, item.maximum, item.nan_count, item.has_infinity) for name, item in held.items()}
     assert elements == {
         "image": (None, None, 2, 1), "keeper.rows": (-3, 0, None, None), "table": (0, 5, None, None),
-        "flipped": (None,) * 4, "turned": (None,) * 4,
+        "flipped": (None,) * 4, "turned": (None,) * 4, "swapped": (None,) * 4,
     }  # fmt: skip
     assert ("address", 8) in [(item.expression, item.value) for item in crash.numbers]
     assert not any("shape" in item.expression or "ctypes" in item.expression for item in crash.numbers)

@@ -8,9 +8,10 @@ namespace pytracer::crashsafe {
 /// An array as it is now. `strides` are in bytes, and negative where it is flipped; of the first kMost dimensions.
 struct ArrayView {
   static constexpr uint32_t kMost = 4;
+  static constexpr int32_t kNoPlainType = -1;
   uint64_t data;
   uint32_t dimensions;
-  int32_t type_number;  ///< NPY_TYPES
+  int32_t type_number;  ///< NPY_TYPES; kNoPlainType of numbers whose bytes are swapped
   int64_t shape[kMost], strides[kMost];
 };
 

@@ -50,7 +50,10 @@ def _is_value(arrays: list[HeldArray], item: HeldNumber) -> bool:
     if at is None or end is None:
         return False
     unsigned = arrays[at].dtype == "uint64" and end in (".min()", ".max()")
-    arrays[at] = structs.replace(arrays[at], **{_VALUE[end]: item.value % (1 << 64) if unsigned else item.value})
+    array = structs.replace(arrays[at], **{_VALUE[end]: item.value % (1 << 64) if unsigned else item.value})
+    if None not in (array.minimum, array.maximum) and (array.minimum or 0) > (array.maximum or 0):
+        array = structs.replace(array, minimum=None, maximum=None)  # of uint64, which the handler compared with a sign
+    arrays[at] = array
     return True
 
 

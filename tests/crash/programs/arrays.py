@@ -21,8 +21,9 @@ def crash(image, keeper, address):
     turned = np.ones((2, 3, 4)).T
     table = np.arange(6, dtype=np.int32).view(Table)
     nothing = np.zeros((0, 3))
+    swapped = np.arange(4, dtype=">i4")  # other numbers than their bytes are for C
     ctypes.string_at(address)
-    return flipped, turned, table, nothing
+    return flipped, turned, table, nothing, swapped
 
 
 torch.zeros(1)  # what is recorded of locals needs torch's layout

@@ -105,6 +105,8 @@ def native_exit(view: ProcessView) -> NativeExit | None:
         if found:
             first = found[0]
             led = next((item for item in found if not _REPORTS.search(item.function)), first)
+            if here and led == first and _runs_own(frames):
+                return None  # a destructor of the program's own may be at fault itself
             line = next(iter(program_frames(view)), None)
             given = passed(view) if line is not None else None
             waits = line if here and not main else None
@@ -121,6 +123,12 @@ def native_exit(view: ProcessView) -> NativeExit | None:
                 f": {given.words}" if given is not None and given.numbers else "",
             )
     return None
+
+
+def _runs_own(frames: Sequence[NativeFrame]) -> bool:
+    """Whether exit() came to code of the program's own."""
+    at = next((n for n, frame in enumerate(frames) if frame.function in _EXITS), 0)
+    return any(is_of_own_image(frame) and is_own_path(frame.image) for frame in frames[:at])
 
 
 def _given_up(frames: Sequence[NativeFrame]) -> Iterator[_Line]:

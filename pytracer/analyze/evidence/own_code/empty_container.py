@@ -24,12 +24,15 @@ from pytracer.analyze.evidence.own_code.native_bounds import running_frame
 from pytracer.analyze.evidence.own_code.native_source import own_sources
 from pytracer.analyze.evidence.own_code.passed_through import Level, levels
 from pytracer.analyze.evidence.own_code.register_rows import register_rows
+from pytracer.analyze.evidence.own_code.short_allocations import statement_end
 from pytracer.analyze.evidence.own_code.vector_bounds import Length, container_length
 from pytracer.analyze.naming import LineWords, line_in
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import NativeFrame
 
 _TAKES = Pattern(r"(?<![\w.>])(?P<name>[A-Za-z_]\w*)\s*(?P<how>\[[^\[\]]*\]|\.\s*(?:front|back)\s*\(\s*\))(?!\s*\[)")
+_NESTED = Pattern(r"[\w\])]\s*\[[^\[\]]*\[")
+_FURTHER = Pattern(r"\s*\.\s*\w+\s*\[")
 _POINTS = Pattern(r"->|(?<![\w)\]&*])\s*\*\s*\(*\s*[A-Za-z_]")  # `*p` and `->`: other pointers
 _TYPES = r"(?:std\s*::\s*)?(?:vector|deque|basic_string|string)\b(?:\s*<[^;(){{}}]*>)?"
 _ALIAS = Pattern(
@@ -137,9 +140,13 @@ def _taken(way: Sequence[Level], level: int, only: str | None = None) -> list[_T
     if _POINTS.search(running):
         return None
     found: dict[str, _Taken] = {}
+    if _NESTED.search(running):
+        return None  # `out[order[i]]`: either may be the empty one
     for match in _TAKES.finditer(running):
-        if not _is_container(text, function, match["name"]):
-            return None  # a pointer, or an array
+        if not _is_container(text, function, match["name"]) or _FURTHER.match(running, match.end()):
+            return None  # a pointer, an array, or an element's own pointer
+        if _is_asked(text, function, number, match["name"]):
+            return None
         words = shortened(" ".join(match[0].split()), _QUOTED)
         found.setdefault(match["name"], _Taken(match["name"], words, level))
     for parameter in _references(function, running):
@@ -199,6 +206,22 @@ def _is_container(text: str, function: Function, name: str) -> bool:
     body = text[function.body : closing(text, function.body)]
     here = re.search(declared, body) or re.search(rf"^(?:static\s+)?{declared}", text, re.MULTILINE)
     return here is not None and re.search(other, text) is None  # of a member, the object itself may be null
+
+
+def _is_asked(text: str, function: Function, number: int, name: str) -> bool:
+    """Whether the line is reached only where the container has elements: a test of it before, or a loop over it."""
+    lines = text.split("\n")
+    place = sum(len(item) + 1 for item in lines[: number - 1])
+    end = place + len(lines[number - 1])
+    asks = rf"(?<![\w.>]){re.escape(name)}\s*\.\s*(?:empty|size)\s*\("
+    if re.search(rf"\b(?:if|while|\w*assert|\w*CHECK\w*)\s*\([^;{{}}]*{asks}", text[function.body : end]):
+        return True
+    for match in re.finditer(r"\bfor\s*(?=\()", text[function.body : end]):
+        opens = function.body + match.end()
+        head = closing(text, opens)
+        if head is not None and re.search(asks, text[opens:head]) and place <= statement_end(text, head + 1):
+            return True
+    return False
 
 
 def _home(way: Sequence[Level], name: str, level: int) -> tuple[str, int]:

@@ -21,9 +21,15 @@ from pytracer.analyze.evidence.own_code.passed_arrays import PassedArrays
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import Evidence
 
-_UNSIGNED = Pattern(r"\b(?:unsigned|size_t|uint(?:8|16|32|64)?(?:_t)?|uintptr_t|ulong)\b")
+# Of less than 32 bits it is an int by then, and below 0.
+_UNSIGNED = Pattern(r"\b(?:unsigned(?!\s+(?:char|short)\b)|size_t|uint(?:32|64)?(?:_t)?|uintptr_t|ulong)\b")
 _OF_32_BITS = Pattern(r"\bunsigned(?:\s+int)?\s+\w+$|\buint(?:32)?(?:_t)?\b")
 _TESTS = Pattern(r"\b(?:if|while|\w*assert\w*|\w*CHECK\w*)\s*\((?P<test>[^;{]*)")
+_TERM = Pattern(r"[-+*/%)]\s*$")  # of a larger sum, or of a cast
+_SIGNED = Pattern(
+    r"(?:(?<!unsigned )\b(?:int|long|short|ssize_t|ptrdiff_t|int\d+_t)\s+\w+\s*="
+    r"|\(\s*[\w ]+\)\s*\(|static_cast<[^>]*>\s*\()\s*$"
+)
 _QUOTED = 60
 
 
@@ -82,13 +88,13 @@ def _counts(view: ProcessView, called: CalledDefinition, arrays: PassedArrays) -
             continue
         given = arrays.argument(own, names, place)
         value = arrays.number(*given) if given is not None else None
-        start = text.find("{")
-        less = re.search(rf"(?<![\w.>]){name}\s*-\s*(?P<less>\d+)\b", text[start:])
+        bits = 32 if _OF_32_BITS.search(declared) else 64
+        less = next(_subtractions(text, name, bits), None)
         if given is None or value is None or less is None or not 0 <= value < int(less["less"]):
             continue
         if _is_asked(text, name):
             continue
-        line = called.found.line + text.count("\n", 0, start + less.start())
+        line = called.found.line + text.count("\n", 0, less.start())
         yield EmptyCount(
             own,
             f"{called.found.file}:{line}",
@@ -96,9 +102,25 @@ def _counts(view: ProcessView, called: CalledDefinition, arrays: PassedArrays) -
             name,
             shortened(ast.unparse(given[0]), _QUOTED),
             value,
-            32 if _OF_32_BITS.search(declared) else 64,
+            bits,
             line_words(view),
         )
+
+
+def _subtractions(text: str, name: str, bits: int) -> Iterator[re.Match[str]]:
+    """`n - 1` where that is a number of its own, and no signed one.
+
+    An index of 64 bits is one below the first element then, which is near; `n - 1 - i` is of a loop up to `n`.
+    """
+    for match in re.finditer(rf"(?<![\w.>]){name}\s*-\s*(?P<less>\d+)\b", text[text.find("{") :]):
+        start = text.find("{") + match.start()
+        before = text[:start]
+        if _TERM.search(before) or _SIGNED.search(before):
+            continue
+        found = re.compile(rf"{name}\s*-\s*(?P<less>\d+)\b").match(text, start)
+        is_index = before.rstrip().endswith("[")
+        if found is not None and not (is_index and (bits == 64 or text[found.end() :].lstrip().startswith("-"))):
+            yield found
 
 
 def _is_asked(text: str, name: str) -> bool:

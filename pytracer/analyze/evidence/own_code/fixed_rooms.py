@@ -60,6 +60,8 @@ def fixed_room(plain: str, function: Function, name: str, count: str, begin: int
     others = [item for item in factors if item not in numbers]
     if len(numbers) != 1 or len(others) != 1 or not _NAME.match(others[0]):
         return None
+    if re.search(rf"(?<![\w.>]){re.escape(name)}\s*(?:=(?!=)|\.\s*(?:resize|assign|insert|swap)\b)", plain[begin:end]):
+        return None  # made larger behind that
     room, most = numbers.popitem()
     for argument, at in _uses(plain, function, name, others[0], begin, end):
         place = function.place_of(argument)
@@ -99,6 +101,8 @@ def _multiplied(
     for match in re.finditer(rf"(?<![\w.>]){re.escape(name)}\s*(?:\[|\+(?!\+))", plain[begin:end]):
         at = begin + match.end()
         last = closing(plain, at - 1) if plain[at - 1] == "[" else plain.find(";", at)
+        if re.search(r"[/%]|>>", plain[at:last]):
+            continue  # of fewer elements, such as of bits
         for one, other in _PRODUCT.findall(_stripped(plain[at:last])):
             for counter, factor in ((one, other), (other, one)):
                 if counter in counters and names.get(factor) not in (None, per):
@@ -136,6 +140,6 @@ def _constant(plain: str, text: str) -> int | None:
 def _is_compared(body: str, name: str) -> bool:
     """Whether a function asks how large an argument is, or changes it."""
     own = rf"(?<![\w.>]){re.escape(name)}\b"
-    tests = rf"\b(?:if|while|\w*assert|\w*CHECK\w*|\w*ASSERT\w*|min|max|clamp)\s*\([^;{{}}]*{own}|{own}[^;,]*\?"
+    tests = rf"\b(?:if|while|switch|\w*assert|\w*CHECK\w*|\w*ASSERT\w*|min|max|clamp)\s*\([^;{{}}]*{own}|{own}[^;,]*\?"
     sets = rf"{own}\s*[-+*/]?=(?!=)|&\s*{own}|(?:\+\+|--)\s*{own}|{own}\s*(?:\+\+|--)"
     return re.search(tests, body) is not None or re.search(sets, body) is not None

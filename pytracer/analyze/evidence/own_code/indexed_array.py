@@ -17,9 +17,10 @@ from pytracer.analyze.address_space.referrers import data_registers
 from pytracer.analyze.evidence.indices.narrowed_floats import SMALLEST_32, SMALLEST_64
 from pytracer.analyze.evidence.lifetime.variables import line_words
 from pytracer.analyze.evidence.own_code.c_text import closing, function_around, statement_at, without_comments
-from pytracer.analyze.evidence.own_code.lookups import Lookup, lookups, parameter_of
-from pytracer.analyze.evidence.own_code.native_bounds import LOOP, NAME, running_frame
+from pytracer.analyze.evidence.own_code.lookups import Lookup, Lookups, has_unseen, is_filled, lookups, parameter_of
+from pytracer.analyze.evidence.own_code.native_bounds import LOOP, NAME, assigned_value, running_frame
 from pytracer.analyze.evidence.own_code.native_source import own_source
+from pytracer.analyze.evidence.own_code.own_signature import parameter
 from pytracer.analyze.evidence.own_code.passed_arrays import PassedArray, PassedArrays
 from pytracer.analyze.platform.instruction import signed
 from pytracer.analyze.view import ProcessView
@@ -120,13 +121,18 @@ def indexed_array(view: ProcessView, low: int | None = None) -> IndexedArray | N
     found = lookups(view)
     if found is None or view.place is None or view.crash is None:
         return None
-    arrays = PassedArrays(view)
+    arrays, body = PassedArrays(view), _body(view) or ""
     left = [(item, array) for item in found.found for array in _left(view, arrays, item, low)]
     if len({(item.text, array.name) for item, array in left}) != 1:
         return None
     item, array = left[0]
+    if _is_moved(body, item.array) or not _fits(found.statement, body, item, array):
+        return None
     row = signed(view.place.addr - array.data) // array.nbytes
     if row in (SMALLEST_32, SMALLEST_64):
+        return None
+    reached = any(array.elements < value <= row < value + _NEAR for value in data_registers(view.crash).values())
+    if low is not None and not reached and _has_others(view, arrays, found):
         return None
     index = item.text[len(item.array) :].strip()[1:-1].strip()
     by = {one.name: one for one in _sources(arrays, item.by) if one.name != array.name}
@@ -138,15 +144,47 @@ def indexed_array(view: ProcessView, low: int | None = None) -> IndexedArray | N
         array,
         row,
         tuple(sorted(by.values(), key=lambda one: -one.elements))[:_MOST],
-        _counter(view, index),
+        _counter(body, index),
         line_words(view),
-        any(array.elements < value <= row < value + _NEAR for value in data_registers(view.crash).values()),
-        _read_behind(arrays, item, index, array, row),
+        reached,
+        _read_behind(arrays, body, item, index, array, row),
     )
 
 
+def _is_moved(body: str, name: str) -> bool:
+    """Whether the function lets the pointer go on, `x += width`: the index is counted from elsewhere then."""
+    own = rf"(?<![\w.>]){re.escape(name)}\b"
+    steps = rf"{own}\s*(?:[-+]=|\+\+|--)|(?:\+\+|--|(?<!&)&)\s*{own}(?!\s*(?:\[|->))|{own}\s*=(?!=)\s*{own}"
+    return re.search(steps, body) is not None
+
+
+def _fits(statement: str, body: str, item: Lookup, array: PassedArray) -> bool:
+    """Whether the source does not take the elements for others: for a structure, or by a cast for a wider type."""
+    if re.search(rf"{re.escape(item.text)}\s*(?:\.\s*[A-Za-z_]|->)", " ".join(statement.split())):
+        return False
+    own = re.escape(item.array)
+    made = re.search(rf"(?P<type>\w+(?:[\s:]+\w+)*)\s*\*[^;=*&()]*?\b{own}\s*=(?!=)(?P<value>[^;]*)", body)
+    value = made["value"] if made is not None else assigned_value([body], item.array) or ""
+    types = [made["type"]] if made is not None else []
+    types += re.findall(r"[(<]\s*([\w:]+(?:\s+[\w:]+)*)\s*\*\s*[)>]", value)
+    sizes = {parameter(f"{one} *{item.array}", "", "").nbytes for one in types} - {0}
+    return sizes <= {array.nbytes}
+
+
+def _has_others(view: ProcessView, arrays: PassedArrays, found: Lookups) -> bool:
+    """Whether the line may have left memory that the program did not pass: of a local buffer, or of a member."""
+    access = view.fault.access if view.fault is not None else None
+    for item in found.found:
+        if (access == "read" and not item.reads) or (access == "write" and not item.writes):
+            continue
+        place = parameter_of(item)
+        if place is None or arrays.passed(*place) is None:
+            return True
+    return access != "write" and has_unseen(found.statement)
+
+
 def _read_behind(
-    arrays: PassedArrays, item: Lookup, index: str, array: PassedArray, row: int
+    arrays: PassedArrays, body: str, item: Lookup, index: str, array: PassedArray, row: int
 ) -> tuple[str, str, PassedArray] | None:
     """Where the index is an element of an array whose numbers are known, and is none of these: they are all inside."""
     made = item.by[0] if len(item.by) == 1 and index in (item.by[0].variable, item.by[0].text) else None
@@ -154,6 +192,11 @@ def _read_behind(
     found = arrays.passed(*parameter) if parameter is not None else None
     if made is None or found is None or found.low is None or found.high is None:
         return None
+    kept = re.escape(index)
+    if re.search(
+        rf"(?<![\w.>]){kept}\s*(?:[-+*/%&|^]|<<|>>)=|(?<![\w.>]){kept}\s*(?:\+\+|--)|(?:\+\+|--)\s*{kept}\b", body
+    ):
+        return None  # not as it was read
     if not 0 <= found.low <= found.high < array.elements or found.low <= row <= found.high:
         return None
     text = made.text
@@ -190,23 +233,22 @@ def _sources(arrays: PassedArrays, by: tuple[Lookup, ...]) -> Iterator[PassedArr
     for item in by:
         parameter = parameter_of(item)
         array = arrays.passed(*parameter) if parameter is not None else None
-        if array is not None:
+        if array is not None and not (is_filled(item) and arrays.is_unset(array)):
             yield array
         yield from _sources(arrays, item.by)
 
 
-def _counter(view: ProcessView, index: str) -> str | None:
+def _counter(body: str, index: str) -> str | None:
     """A variable of the index that the running function advances, where nothing in it compares that with a number."""
-    body = _body(view)
-    if body is None:
-        return None
     heads = {match["name"] for match in LOOP.finditer(body)}
     names: list[str] = NAME.findall(index)
     for name in dict.fromkeys(names):
         own = rf"(?<![\w.>]){re.escape(name)}\b"
         advanced = re.search(rf"{own}\s*(?:\+\+|\+=)|\+\+\s*{own}", body) is not None
         compared = re.search(rf"{own}\s*(?:[<>]=?|[!=]=)|(?:[<>]=?|[!=]=)\s*{own}", body) is not None
-        if advanced and not compared and name not in heads:
+        sets: list[str] = re.findall(rf"{own}\s*=(?!=)([^;]*)", body)
+        limited = len(sets) > 1 or any("[" in item for item in sets)  # set back, or a number that was read
+        if advanced and not compared and not limited and name not in heads:
             return name
     return None
 

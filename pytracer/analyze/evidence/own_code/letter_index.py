@@ -29,6 +29,7 @@ _BY_NAME = Pattern(r"\b(?P<array>[A-Za-z_]\w*)\s*\[\s*(?P<name>[A-Za-z_]\w*)\s*\
 _VALUE = Pattern(rf"^{_OFFSET}$")
 _TESTS = Pattern(r"\bis(?:alpha|lower|upper|alnum|digit|ascii)\s*\(|[<>]=?\s*'|'\s*[<>]=?|[<>]=?\s*0x[0-9a-fA-F]{2}\b")
 _FREES = Pattern(r"\bfree\s*\(|\bdelete\b")
+_UNCLEARED, _CLEARS = Pattern(r"\b(?:malloc|realloc|aligned_alloc)\s*\("), r"\b(?:calloc|memset|bzero|fill|fill_n)\s*\("
 _NEAR, _QUOTED = 4, 60
 
 
@@ -96,7 +97,7 @@ def letter_index(view: ProcessView) -> LetterIndex | None:
     first = max(number - 1 - _NEAR, text.count("\n", 0, around.body) + 1)
     for at in range(number - 1, first - 1, -1):
         for array, byte, letter, shown in _indices(lines[at], body):
-            size = _size(text, array)
+            size = _size(text, array) if not _is_unset(text, array) else None
             if size is not None:
                 names = re.findall(r"[A-Za-z_]\w*", byte)
                 return LetterIndex(
@@ -119,6 +120,12 @@ def _is_freed(view: ProcessView, text: str) -> bool:
     places = (match.start() for match in _FREES.finditer(text))
     functions = {around.name for at in places if (around := function_around(text, at)) is not None}
     return next(lines_that_call(view, functions), None) is not None
+
+
+def _is_unset(text: str, array: str) -> bool:
+    """Whether elements may hold what was in the memory before: `malloc(sizeof(Node))`, and nothing clears it."""
+    sets = rf"(?<![\w>.-]){array}\b[^;]*\{{|\b{array}\s*\[[^\]]*\]\s*=\s*(?:NULL|nullptr|0)\s*;"
+    return _UNCLEARED.search(text) is not None and re.search(rf"{_CLEARS}|{sets}", text) is None
 
 
 def _indices(line: str, body: str) -> Iterator[tuple[str, str, str, str]]:

@@ -17,7 +17,7 @@ from pytracer._text import list_words
 from pytracer.analyze.address_space.referrers import data_registers
 from pytracer.analyze.evidence.lifetime.variables import line_words
 from pytracer.analyze.evidence.lifetime.where_made import place_of
-from pytracer.analyze.evidence.own_code.lookups import Lookup, lookups, parameter_of
+from pytracer.analyze.evidence.own_code.lookups import Lookup, is_filled, lookups, parameter_of
 from pytracer.analyze.evidence.own_code.passed_arrays import PassedArray, PassedArrays
 from pytracer.analyze.evidence.own_code.short_length import ShortLength, short_length
 from pytracer.analyze.platform.instruction import signed
@@ -153,6 +153,8 @@ def looked_up(view: ProcessView) -> LookedUp | None:
     arrays = PassedArrays(view)
     paths = [path for item in found.found for path in _paths(item, arrays) if _may_be(view, path)]
     paths = [path for path in paths if _is_exact(view, path[0].array)] or paths
+    if any(is_filled(item.lookup) and arrays.is_unset(item.array) for path in paths for item in path[1:]):
+        return None  # what lies behind the part that the function filled was never an index
     wrong = [(path, at) for path in paths for at in _wrong(path)[-1:]]
     if wrong:
         meant = {(path[at].array.name, path[at + 1].array.name) for path, at in wrong}

@@ -122,6 +122,12 @@ def reads_index(view: ProcessView) -> bool:
     return found is not None and any(item.by for item in found.found)
 
 
+def is_filled(lookup: Lookup) -> bool:
+    """Whether the function itself writes elements of the array, before the place: `order[k++] = i`."""
+    writes = rf"(?<![\w.>]){re.escape(lookup.array)}\s*\[[^;=]*\]\s*=(?!=)"
+    return any(re.search(writes, text) for text in lookup.scope.texts)
+
+
 def parameter_of(lookup: Lookup) -> tuple[str, tuple[str, ...], int] | None:
     """The function that the program called, its parameters, and which of them an array is."""
     return _parameter(lookup.array, lookup.scope, _HOPS)

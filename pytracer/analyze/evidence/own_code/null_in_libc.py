@@ -30,6 +30,7 @@ _TEXT = (
     "strrchr", "strstr", "atoi", "atol", "atoll", "atof", "strtol", "strtoul", "strtoll", "strtod", "strtof", "sscanf",
     "memcpy", "memmove", "memcmp", "memset",
 )  # fmt: skip
+_LOCKED = ("readdir", "closedir")  # of which the lock is written first
 _CALLS = Pattern(rf"(?<![\w.>])(?:std\s*::\s*)?(?P<name>{'|'.join((*_STREAM, *_TEXT))})\s*\(")
 _LIBC, _COPIES = Pattern(r"^libc[.-]"), Pattern(r"^_*(?:mem|str|wmem|wcs)")
 _NAME = Pattern(r"^[A-Za-z_]\w*$")
@@ -49,14 +50,18 @@ def null_in_libc(view: ProcessView) -> UncheckedResult | None:
         return None
     file, number, text = source[0].file or "", source[0].line, plain("\n".join(source[1]))
     place = statement_at(text.split("\n"), number)
-    name = _given(text, place, number, inner[0])
+    access = view.fault.access if view.fault is not None else None
+    name = _given(text, place, number, inner[0], access)
     if name is None:
         return None
     return returned_null(view, frame, (file, _without_uses(text, name)), name, place, place, number)
 
 
-def _given(text: str, place: int, number: int, inner: NativeFrame) -> str | None:
-    """The only pointer that the line gives to a function of the C library and that may be null."""
+def _given(text: str, place: int, number: int, inner: NativeFrame, access: str | None) -> str | None:
+    """The only pointer that the line gives to a function of the C library and that may be null.
+
+    A stream is read first: what is written is what such a function fills, `fscanf(f, "%f", out)`.
+    """
     lines, around = text.split("\n"), function_around(text, place)
     names = {match["name"] for match in _CALLS.finditer(lines[number - 1])}
     called = names.pop() if len(names) == 1 else None
@@ -65,7 +70,8 @@ def _given(text: str, place: int, number: int, inner: NativeFrame) -> str | None
         return None
     if called in _STREAM:
         at, is_copy = _STREAM[called], _COPIES.match(inner.function or "") is not None
-        return given[at] if not is_copy and at < len(given) and _NAME.match(given[at]) else None
+        fills = access == "write" and called not in _LOCKED
+        return given[at] if not is_copy and not fills and at < len(given) and _NAME.match(given[at]) else None
     body = text[around.body : closing(text, around.body)]
     maybe = [item for item in given if not _is_known(item, body)]
     return maybe[0] if len(maybe) == 1 and _NAME.match(maybe[0]) else None

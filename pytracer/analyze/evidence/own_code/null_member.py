@@ -19,6 +19,7 @@ from pytracer.analyze.evidence.own_code.c_text import (
     Function,
     calls_of,
     closing,
+    defined,
     function_around,
     split,
     statement_at,
@@ -47,6 +48,7 @@ _SET_MEMBER = r"\b\w+\s*(?:->|\.)\s*{0}\s*=(?!=)\s*(?P<value>[^;]*);"
 _CALL = Pattern(r"^(?:\([\w\s:*]*\)\s*)?(?P<by>\w+)\s*\(")
 _NOTHING = Pattern(r"^(?:\([\w\s*]*\)\s*)?(?:NULL|nullptr|0)$")
 _NAME = Pattern(r"^[A-Za-z_]\w*$")
+_ASKING = Pattern(r"\b(?:if|while|\w*assert)\s*\((?P<test>[^;{}]*)")
 _QUOTED = 60
 
 
@@ -114,10 +116,13 @@ def null_member(view: ProcessView) -> NullMember | None:
         return None
     maker, value, at = made
     called = _CALL.match(value)
+    last = closing(value, called.end() - 1) if called is not None else None
+    if last is None or value[last + 1 :].strip():
+        return None  # `if ((f = fopen(...)) == NULL)`
     by = called["by"] if called is not None else ""
     if by not in (*_OPENERS, *_ALLOCATORS) or _is_asked(text, (maker, around), target):
         return None
-    given = split(value[called.end() : closing(value, called.end() - 1)]) if called is not None else ()
+    given = split(value[called.end() : last]) if called is not None else ()
     size = given[-1] if by in _ALLOCATORS and given else None
     read = numbers_read(text, maker, at, size) if size is not None and _NAME.match(size) else None
     calls = [*lines_that_call(view, (maker.name,))]
@@ -171,4 +176,23 @@ def _is_asked(text: str, functions: tuple[Function, Function], target: str) -> b
     owner = r"(?:\w+\s*(?:->|\.)\s*)?" if match is not None and match["owner"] else ""
     own = rf"(?<![\w.>]){owner}{re.escape(match['name'] if match is not None else '')}\b(?!\s*(?:\[|->|=(?!=)))"
     tests = rf"(?:!|\bif\s*\(|\bwhile\s*\(|\bassert\s*\(|&&|\|\||[=!]=)\s*\(?\s*{own}|{own}\s*(?:[=!]=|&&|\|\||\?)"
-    return any(re.search(tests, text[item.body : closing(text, item.body)]) is not None for item in functions)
+    asks = re.compile(tests)
+    return any(asks.search(body) or _asked_elsewhere(text, body, asks) for body in _bodies(text, functions))
+
+
+def _bodies(text: str, functions: tuple[Function, Function]) -> Iterator[str]:
+    yield from (text[item.body : closing(text, item.body)] for item in functions)
+
+
+def _asked_elsewhere(text: str, body: str, asks: re.Pattern[str]) -> bool:
+    """Whether a function of the file that a test calls does: `if (!is_open(r)) return -1;`."""
+    for match in _ASKING.finditer(body):
+        for name in re.findall(r"(\w+)\s*\(", match["test"]):
+            if any(asks.search(text[item.body : closing(text, item.body)]) for item in defined(text, name)):
+                return True
+            if any(
+                re.search(r"\breturn\b[^;]*(?:->|\.)\s*\w+\s*;", text[item.body : closing(text, item.body)])
+                for item in defined(text, name)
+            ):
+                return True
+    return False

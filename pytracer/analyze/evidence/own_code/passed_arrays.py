@@ -38,6 +38,7 @@ _COPIES = frozenset(
     {"ascontiguousarray", "asarray", "array", "astype", "numpy", "from_numpy", "contiguous", "long", "int", "cpu"}
     | {"detach", "clone", "copy", "to", "as_tensor"}
 )
+_UNSET = ("empty", "empty_like", "new_empty")
 _INTEGERS = ("uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64")
 
 
@@ -247,6 +248,11 @@ class PassedArrays:
         statement = statement_at(tree, frame.line)
         if isinstance(statement, (ast.Assign, ast.AnnAssign, ast.Return)) and statement.value is not None:
             yield statement.value, Spot(frame.file, tree, scope_of(tree, frame.line), frame.line)
+
+    def is_unset(self, array: PassedArray) -> bool:
+        """Whether `np.empty()` made it: what is not filled since holds any number."""
+        made = self.back.made(array.node, array.spot, calls=False).node
+        return isinstance(made, ast.Call) and called_name(made) in _UNSET
 
     def made_at(self, array: PassedArray) -> str | None:
         """`` line 46 (`self.rowptr = ...`) ``, of the line that made it, or that it was copied from."""

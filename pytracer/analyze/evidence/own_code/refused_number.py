@@ -39,6 +39,9 @@ from pytracer.analyze.view import ProcessView
 
 _LEAVES = Pattern(r"\b(?:break|return|goto|throw)\b")
 _IF = Pattern(r"\bif\s*\(")
+# What else a throw may depend on, and a text, which may have such words.
+_DECIDES = Pattern(r"\b(?:else|switch|case|default|for|while|return|try|catch|goto)\b")
+_TEXT = Pattern(r'"(?:\\.|[^"\\\n])*"')
 _ASSERTS = Pattern(r"\b(?:\w*assert|\w*CHECK\w*|\w*ENFORCE\w*|\w*ASSERT\w*)\s*\(")
 _COMPARES = Pattern(r"^(?P<name>[A-Za-z_]\w*)\s*(?P<how>[<>]=?|[!=]=)\s*(?P<number>-?\d+)$")
 _ELEMENT = Pattern(r"^(?P<array>[A-Za-z_]\w*)\s*\[\s*\w+\s*\]$")
@@ -147,7 +150,10 @@ def deciding_tests(text: str, low: int, lines: Sequence[str], number: int) -> It
         behind = body_end(text, last + 1) if last is not None else None
         inside = behind is not None and last is not None and last < end and start < behind
         if inside and "throw" in text[last or 0 : behind] + lines[number - 1]:
-            yield text[match.end() : last], True, match.start()
+            throws = text.find("throw", start, end)
+            between = text[(last or 0) + 1 : throws if throws >= 0 else start]
+            if _DECIDES.search(_TEXT.sub("", between)) is None:
+                yield text[match.end() : last], True, match.start()
             return
 
 

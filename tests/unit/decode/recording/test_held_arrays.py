@@ -59,6 +59,13 @@ def test_elements_are_those_of_the_array_of_that_name() -> None:
             *numbers(("ids.min()", 4), depth=1),
         ]
     )
+    assert _extremes(("ids.min()", -5), ("ids.max()", 3)) == (None, None)  # which of both is larger was not asked
     assert (ids.minimum, ids.maximum, ids.nan_count) == (0, (1 << 64) - 1, None)
     assert (image.minimum, image.nan_count, image.has_infinity) == (None, 7, 1)
     assert [(item.expression, item.depth) for item in kept] == [("ids.min()", 1)]
+
+
+def _extremes(*found: tuple[str, int]) -> tuple[int | None, int | None]:
+    named = numbers(("ids.ctypes.data", 64), ("ids.dtype.num", 8), ("ids.shape[0]", 3), ("ids.strides[0]", 8), *found)
+    _, (ids,) = split_arrays([*named])
+    return ids.minimum, ids.maximum

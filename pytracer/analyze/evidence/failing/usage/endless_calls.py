@@ -32,7 +32,8 @@ _COPIES = frozenset(
     | {"view", "reshape", "transpose", "t", "permute", "requires_grad_"}
 )
 _ASKS = frozenset({"isinstance", "callable", "hasattr", "torch.is_tensor", "is_tensor", "issubclass"})
-_LEAVES = (ast.Return, ast.Raise)
+_LEAVES = (ast.Return, ast.Raise, ast.Assert)
+_SAME = (ast.Is, ast.IsNot, ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 _BRANCHES = (ast.IfExp, ast.BoolOp, ast.Lambda, ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp)
 
 
@@ -100,11 +101,13 @@ def endless_call(snapshot: Snapshot, stack: Sequence[PythonFrame], at: PythonFra
     call, line = calls[0], line_in(at.file, at.line, at.file)
     text = shortened(ast.unparse(call), _QUOTED)
     other = _replaced(tree, scope) if isinstance(call.func, ast.Name) else None
-    if other is not None:
+    if other is not None and not _descends(scope, call):
         return EndlessCall(scope.name, text, line, other=other, defined=line_in(at.file, scope.lineno, at.file))
     if any(isinstance(item, _BRANCHES) for item in nodes_of(statement)):
         return None
     tests = _tests(scope, statement)
+    if not tests and _descends(scope, call):
+        return None  # what it goes down may end by an exception
     return _Endless(tree, scope, call, text, line).of(tests) if tests is not None else None
 
 
@@ -132,6 +135,22 @@ def _replaced(tree: ast.Module, scope: _Function) -> str | None:
         if any((name.asname or name.name) == scope.name for name in names) and item.lineno < scope.lineno:
             return f"what line {item.lineno} imports (`{shortened(ast.unparse(item), _QUOTED)}`)"
     return "Python's own" if callable(getattr(builtins, scope.name, None)) else None
+
+
+def _descends(scope: _Function, call: ast.Call) -> bool:
+    """Whether it passes on a part of what it was given, as a walk through a tree does: `x.left`, `n - 1`."""
+    arguments = scope.args
+    named = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
+    names = {item.arg for item in named}
+    loops = [node.target for node in nodes_of(scope) if isinstance(node, (ast.For, ast.comprehension))]
+    parts = {item.id for target in loops for item in nodes_of(target) if isinstance(item, ast.Name)}
+    for given in (*call.args, *(item.value for item in call.keywords)):
+        inner = given.left if isinstance(given, ast.BinOp) else given
+        while isinstance(inner, (ast.Attribute, ast.Subscript)):
+            inner = inner.value
+        if isinstance(inner, ast.Name) and (inner.id in parts or (inner is not given and inner.id in names)):
+            return True
+    return False
 
 
 def _tests(scope: _Function, statement: ast.stmt) -> list[ast.expr] | None:
@@ -209,6 +228,8 @@ class _Endless:
             sides = [atom.left, *atom.comparators]
             names = [item.id for item in sides if isinstance(item, ast.Name)]
             plain = all(isinstance(item, (ast.Name, ast.Constant)) for item in sides)
+            if len(names) > 1 and not all(isinstance(item, _SAME) for item in atom.ops):
+                return False  # of lists, which may become alike
             return plain and all(self._is_kept(name, of_tensors=False) for name in names)
         return False
 

@@ -36,16 +36,20 @@ run(1, 2, 3)
 LIBC = "/lib/x86_64-linux-gnu/libc.so.6"
 
 
-def found(folder: Path, *, exits: bool = True, own: bool = True, here: bool = True, main: bool = False) -> Any:
+def found(
+    folder: Path, *, exits: bool = True, own: bool = True, here: bool = True, main: bool = False,
+    handler: bool = False, check: bool = True,
+) -> Any:  # fmt: skip
     view = native_view(
         folder, PROGRAM, SOURCE, at="lib.decode_batch", way=[("fatal", "exit(1)"), ("decode", "NEED(classes ==")]
     )
     crash = view.crash
-    stack = view.native_stack[:2]
+    stack, library = view.native_stack[: 1 + check], view.native_stack[0].image
     if not own:
         stack = [NativeFrame(function="Py_Exit", image="/usr/bin/python3.11")]
     if exits:
         stack = [
+            *([NativeFrame(function="Pool::~Pool", image=library)] if handler else []),
             NativeFrame(function="__run_exit_handlers", image=LIBC),
             NativeFrame(function="exit", image=LIBC),
             *stack,
@@ -59,7 +63,6 @@ def found(folder: Path, *, exits: bool = True, own: bool = True, here: bool = Tr
     view.native_stack = stack if here else [NativeFrame(function="use", image="/usr/lib/libother.so")]
     if not here:
         lines = [SimpleNamespace(function="fatal", file=str(folder / "ops.c"), line=3)]
-        library = str(folder / "lib" / "libops.so")
         crash.threads = (SimpleNamespace(tid=9, native_stack=(
             raw("exit", LIBC, []), raw("fatal", library, lines),
         )),)  # fmt: skip
@@ -99,3 +102,9 @@ def test_exit_on_another_thread_is_what_the_crash_followed_from(tmp_path: Path) 
 def test_end_of_python_and_a_crash_without_exit_are_not_told(tmp_path: Path) -> None:
     assert found(tmp_path, own=False) is None
     assert found(tmp_path, exits=False) is None
+
+
+def test_destructor_of_the_program_that_exit_came_to_may_be_at_fault_itself(tmp_path: Path) -> None:
+    """Not where a check had given up before."""
+    assert found(tmp_path, check=False) is not None and found(tmp_path, handler=True) is not None
+    assert found(tmp_path, check=False, handler=True) is None

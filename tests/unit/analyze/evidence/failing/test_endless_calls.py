@@ -68,6 +68,8 @@ def test_other_ways_to_pass_on_what_decides_are_found(body: str, tests: int, tmp
         "if depth < 5:\n        return init(*w)",
         "if depth < 5:\n        return init(w, **options)",
         "if isinstance(w, Variable):\n        return other.init(w)",
+        "assert len(w)\n    if depth < 5: return init(w)",
+        "if w == gain: return w\n    return init(w, gain)",  # of lists that the function changes
     ],
 )
 def test_calls_that_may_end_are_not_told(body: str, tmp_path: Path) -> None:
@@ -94,6 +96,18 @@ def test_method_that_asks_the_same_again_is_found(tmp_path: Path) -> None:
 )
 def test_function_that_replaced_the_one_it_was_to_call_is_told(first: str, head: str, was: str, tmp_path: Path) -> None:
     name = head[4:].partition("(")[0]
-    item = found(tmp_path, f"{first}\n{head}\n    if gain:\n        {name}(w[0].half(), gain - 1)\n", 4)
+    item = found(tmp_path, f"{first}\n{head}\n    if gain:\n        {name}(w[0].half())\n", 4)
     assert item is not None and item.clause == f", where {name}() is that function itself"
     assert item.advice.startswith(f"Line 4 calls its own function without end: {name}() was {was}")
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "def eval(node):\n    if node.leaf: return 0\n    return eval(node.left)\n",
+        "def pow(x, n):\n    if n == 0: return 1\n    return x * pow(x, n - 1)\n",
+        "def compile(node):\n    for part in node.parts:\n        compile(part)\n",
+    ],
+)
+def test_function_with_a_name_of_python_that_goes_down_a_tree_may_be_meant(source: str, tmp_path: Path) -> None:
+    assert found(tmp_path, source, 3) is None

@@ -172,6 +172,67 @@ def test_arrays_without_elements_are_named_where_the_source_is_not_known(
     assert empty_passed(view) == words
 
 
+TAKES = """\
+#include <vector>
+struct Box { float *data; };
+GLOBAL
+class Model {
+public:
+    float score(int i);
+    std::vector<float> weights_;
+};
+float Model::score(int i)
+{
+    return weights_.back(); // member
+}
+extern "C" float taken(Model *m, int n, float *out)
+{
+    std::vector<int> order;
+    std::vector<float> kept;
+    for (int i = 0; i < n; i++)
+        keep(order, i);
+    BEFORE
+        TAKEN // here
+    return m->score(n);
+}
+"""
+
+
+def taken_of(
+    folder: Path, taken: str, *, before: str = "", made: str = "", way: Any = None, source: str = TAKES
+) -> Any:
+    text = source.replace("TAKEN", taken).replace("BEFORE", before).replace("GLOBAL", made)
+    program = (
+        "import ctypes\nlib = ctypes.CDLL('libops.so')\ndef run(m, n, out):\n    lib.taken(m, n, out)\nrun(1, 2, 3)\n"
+    )
+    view = native_view(folder, program, text, at="lib.taken", suffix="cpp", way=way or [("taken", "// here")])
+    view.instruction = SimpleNamespace(base="rdi", base_value=0)
+    return empty_container(view)
+
+
+def test_variable_of_the_function_or_of_the_file_is_told(tmp_path: Path) -> None:
+    assert taken_of(tmp_path, "n = order[0];") is not None
+    assert taken_of(tmp_path, "n = all[0];", made="std::vector<int> all;") is not None
+
+
+@pytest.mark.parametrize(
+    ("taken", "before"),
+    [
+        ("kept[order[n]] = 1;", ""),  # either
+        ("n = boxes[n].data[2];", ""),  # its elements have pointers
+        ("n = order[0];", "if (!order.empty())"),
+        ("n += order[i];", "for (size_t i = 0; i < order.size(); i++)"),
+    ],
+)
+def test_other_pointers_and_containers_with_elements_are_not_told(taken: str, before: str, tmp_path: Path) -> None:
+    assert taken_of(tmp_path, taken, before=before, made="std::vector<Box> boxes;") is None
+
+
+def test_member_of_an_object_that_may_be_null_is_not_told(tmp_path: Path) -> None:
+    way = [("Model::score", "// member"), ("taken", "return m->score")]
+    assert taken_of(tmp_path, "", way=way) is None
+
+
 @pytest.mark.parametrize(("where", "known"), [("    ", False), ("", True)], ids=["a member", "a variable of the file"])
 def test_member_of_an_object_that_may_be_null_itself_is_not_told(where: str, known: bool, tmp_path: Path) -> None:
     """The fault at a small offset from null is then that of the member in the object."""

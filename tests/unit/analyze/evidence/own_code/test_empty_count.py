@@ -15,7 +15,7 @@ int transitions(const int *labels, TYPE n, int *longest)
 {
     int changes = 0;
     TEST
-    for (size_t i = 0; i < n - 1; i++)
+    for (size_t i = 0; i < LAST; i++)
         changes += labels[i] != labels[i + 1];
     return changes;
 }
@@ -29,8 +29,11 @@ run(pred[valid], longest)
 """
 
 
-def found(folder: Path, *, kind: str = "size_t", test: str = "", size: int = 0, gone: bool = False) -> Any:
-    source = SOURCE.replace("TYPE", kind).replace("TEST", test)
+def found(
+    folder: Path, *, kind: str = "size_t", test: str = "", size: int = 0, gone: bool = False,
+    last: str = "n - 1",
+) -> Any:  # fmt: skip
+    source = SOURCE.replace("TYPE", kind).replace("TEST", test).replace("LAST", last)
     return empty_count(
         native_view(
             folder, PROGRAM, source, at="lib.transitions", way=[("transitions", "changes += labels")],
@@ -57,6 +60,12 @@ def test_count_and_what_is_taken_from_it_are_named(kind: str, bits: int, tmp_pat
         {"test": "if (n < 2) return 0;"},
         {"test": "assert(n);"},
         {"test": "n = n ? n : 1;"},
+        {"kind": "uint8_t"},  # an int by then
+        {"kind": "unsigned short"},
+        {"last": "(long)n - 1"},
+        {"last": "4 + n - 1"},
+        {"last": "n; int last = n - 1"},
+        {"last": "n && labels[n - 1 - i]"},  # not reached
     ],
 )
 def test_nothing_is_said_where_it_does_not_wrap(how: dict[str, Any], tmp_path: Path) -> None:

@@ -98,6 +98,9 @@ def test_other_ways_to_write_it_are_found(parts: dict[str, str]) -> None:
         {"used": "for (int i = 0; i < w; i++) row[i * 4 + 1] = 0;"},
         {"used": "for (int i = 0; i < bands; i++) row[i * w] = 0;"},  # of other items
         {"used": "for (int i = 0; i < w; i++) out[i * bands] = row[i];"},
+        {"used": "for (int i = 0; i < w; i++) row[i * bands / 32] |= 1;"},  # of bits
+        {"used": "row = realloc(row, 4 * w * bands); widen(from, row, w, bands);"},
+        {"check": "switch (bands) { case 1: case 3: break; default: return; }"},
     ],
 )
 def test_buffers_that_are_large_enough_or_checked_are_not_told(parts: dict[str, str]) -> None:

@@ -180,3 +180,71 @@ def test_counter_with_a_limit_is_not_blamed(tmp_path: Path) -> None:
 
 def test_array_behind_a_gap_is_not_the_one(tmp_path: Path) -> None:
     assert table(tmp_path, low=DATA + 64) is None
+
+
+SUMS = """\
+float sums(const KIND *x, const int *idx, int n, float *tmp)
+{
+    float total = 0;
+    MADE
+    for (int b = 0; b < n; b++) {
+        int k = idx[b];
+        KEPT
+        total += TAKEN; // here
+        NEXT
+    }
+    return total;
+}
+"""
+CALLS_SUMS = """\
+import ctypes
+lib = ctypes.CDLL("libops.so")
+def run(x, idx, n):
+    lib.sums(x.ctypes.data, idx.ctypes.data, n, None)
+run(1, 2, 3)
+"""
+
+
+def sums(
+    folder: Path, *, kind: str = "float", made: str = "", kept: str = "", taken: str = "x[k]", after: str = "",
+    low: int | None = None,
+) -> Any:  # fmt: skip
+    source = SUMS.replace("KIND", kind).replace("MADE", made).replace("KEPT", kept).replace("TAKEN", taken)
+    row = 1 << 20
+    view = native_view(
+        folder, CALLS_SUMS, source.replace("NEXT", after), at="lib.sums", way=[("sums", "// here")], access="read",
+        arrays=[("x", DATA, "float32", (100,)), ("idx", OTHER, "int32", (50,))], addr=DATA + 4 * row,
+        registers={"r15": DATA, "rax": 4 * row},
+    )  # fmt: skip
+    view.crash.arrays = tuple(structs.replace(item, minimum=0, maximum=49) for item in view.crash.arrays)
+    return indexed_array(view, low)
+
+
+def test_index_that_was_changed_since_it_was_read_is_not_told_as_read_from_outside(tmp_path: Path) -> None:
+    assert sums(tmp_path).behind is not None
+    for kept in ("if (b > 3) k += 1000 * n;", "k <<= 4;", "k++;"):
+        told = sums(tmp_path, kept=kept)
+        assert told.behind is None and told.counter is None
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"after": "x += 32;"},
+        {"after": "x = x + 32;"},
+        {"made": "const double *d = (const double *)x;", "taken": "d[k]", "kind": "void"},
+        {"kind": "Node", "taken": "x[k].left"},
+        {"taken": "local[k] * x[k]", "low": DATA - 4096},  # either may have been left
+        {"taken": "m->rows[k] * x[k]", "low": DATA - 4096},
+    ],
+)
+def test_index_of_other_elements_or_of_another_beginning_is_not_told(how: dict[str, Any], tmp_path: Path) -> None:
+    assert sums(tmp_path, **how) is None
+
+
+def test_alias_of_the_same_type_is_told(tmp_path: Path) -> None:
+    assert sums(tmp_path, made="const float *p = (const float *)x;", taken="p[k]", kind="void") is not None
+
+
+def test_counter_that_is_set_back_is_not_blamed(tmp_path: Path) -> None:
+    assert table(tmp_path, limit=") { if (skip(line)) { row = 0; }").counter is None

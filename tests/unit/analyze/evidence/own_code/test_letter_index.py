@@ -65,6 +65,18 @@ def test_freed_memory_may_be_what_was_read(tmp_path: Path) -> None:
     assert found(tmp_path, frees, program=PROGRAM.replace('run("K', 'lib.trie_free(root)\nrun("K')) is None
 
 
+def test_element_that_nothing_set_may_be_what_was_read(tmp_path: Path) -> None:
+    """Of malloc(), which clears nothing."""
+
+    def made(body: str) -> Any:
+        new = "Node *node_new(void) { Node *made = malloc(sizeof *made); " + body + " return made; }\n"
+        return found(tmp_path, ("int trie_encode", f"{new}int trie_encode"))
+
+    assert made("made->id = -1;") is None
+    assert made("memset(made, 0, sizeof *made);") is not None
+    assert made("for (int i = 0; i < LETTERS; i++) made->next[i] = NULL;") is not None
+
+
 def test_index_in_a_variable_is_followed(tmp_path: Path) -> None:
     told = found(tmp_path, ("n = n->next[p[i] - 'a'];", "int k = p[i] - 'a'; n = n->next[k];"))
     assert "`next[k]`" in told.summary and "nothing checks `p[i] - 'a'`" in told.summary

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from pytracer.analyze import describing
 from pytracer.analyze.evidence.at_fault import of_looked_up
@@ -417,3 +418,20 @@ def test_number_that_bounds_a_loop_may_be_the_length(last: int, wrong: str, tmp_
         )
     )  # fmt: skip
     assert found is not None and found.by.name == wrong and found.wrong
+
+
+@pytest.mark.parametrize(
+    ("fill", "empty", "told"), [("", True, True), ("idx[k] = k;", True, False), ("idx[k] = k;", False, True)]
+)
+def test_what_lies_behind_what_the_function_filled_is_no_index(
+    fill: str, empty: bool, told: bool, tmp_path: Path
+) -> None:
+    """Of `np.empty()`, which C fills in part: the rest of its numbers are innocent."""
+    source = SAMPLE.replace("  for (", f"  for (int64_t k = 0; k < n / 2; k++) {{ {fill} }}\n  for (", 1)
+    call = f"lib.sample(rowptr, col, {'out' if empty else 'nodes'}, len(nodes), col)"
+    view = view_of(tmp_path, source=source, line=7, call=call)
+    view.crash.arrays = tuple(
+        structs.replace(item, minimum=0, maximum=5995) if item.expression in ("out", "nodes") else item
+        for item in view.crash.arrays
+    )
+    assert (looked_up(view) is not None) is told

@@ -38,9 +38,12 @@ run(1, 2, 3)
 """
 
 
-def found(folder: Path, *, made: str, use: str, between: str = "", inner: str = "fprintf", base: int = 0) -> Any:
+def found(
+    folder: Path, *, made: str, use: str, between: str = "", inner: str = "fprintf", base: int = 0,
+    access: str | None = None,
+) -> Any:  # fmt: skip
     source = SOURCE.replace("MADE", made).replace("USE", use).replace("BETWEEN", between)
-    view = native_view(folder, PROGRAM, source, at="lib.cells", way=[("cells", "/* here */")])
+    view = native_view(folder, PROGRAM, source, at="lib.cells", way=[("cells", "/* here */")], access=access)
     view.native_stack.insert(0, NativeFrame(function=inner, image="/lib/x86_64-linux-gnu/libc.so.6"))
     view.instruction = SimpleNamespace(base="rdi", base_value=base)
     return null_in_libc(view)
@@ -89,6 +92,8 @@ def test_earlier_uses_in_branches_are_no_tests(tmp_path: Path) -> None:
         {"made": 'FILE *f = n ? fopen(path, "r") : stdin;'},
         {"made": 'FILE *f = NULL; if (n) f = fopen(path, "r");'},
         {"base": 0x5000},
+        {"use": 'fscanf(f, "%s", text);', "access": "write"},  # what is filled
+        {"access": "write"},
         {"inner": "cblas_dgemm"},
     ],
 )  # fmt: skip

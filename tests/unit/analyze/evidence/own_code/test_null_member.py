@@ -51,9 +51,10 @@ run(handle, out)
 
 def found(
     folder: Path, running: str = "fread(&length", *, access: str = "read", opened: str = "", before: str = "",
-    closed: str = "", libc: str = "_IO_fread",
+    closed: str = "", libc: str = "_IO_fread", made: str = "", more: str = "",
 ) -> Any:  # fmt: skip
     source = SOURCE.replace("OPENED", opened).replace("BEFORE", before).replace("CLOSED", closed)
+    source = more + source.replace('r->f = fopen(path, "rb");', made) if made else more + source
     view = native_view(
         folder, PROGRAM, source, at="lib.reader_next", way=[("reader_next", running)], access=access, addr=0
     )
@@ -86,6 +87,10 @@ def test_size_that_was_read_from_a_file_is_named(tmp_path: Path) -> None:
     [
         {"opened": "if (!r->f) { free(r); return NULL; }"},
         {"before": "if (r->f == NULL) return -1;"},
+        {"made": 'if ((r->f = fopen(path, "rb")) == NULL) return r;'},  # the program went on with it
+        {"made": 'if (!(r->f = fopen(path, "rb"))) return r;'},
+        {"before": "if (!is_open(r)) return -1;", "more": "int is_open(Reader *r) { return r->f != NULL; }"},
+        {"before": "if (!file_of(r)) return -1;", "more": "FILE *file_of(Reader *r) { return r->f; }"},
         {"closed": "r->f = NULL;"},  # it may have been closed before
         {"opened": 'if (strstr(path, "tmp")) r->f = tmpfile();'},
         {"libc": ""},  # the function itself went through a pointer

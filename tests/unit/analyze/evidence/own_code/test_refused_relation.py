@@ -41,6 +41,23 @@ def found(folder: Path, test: str, *, rows: int = 9, running: str | None = None)
 
 
 @pytest.mark.parametrize(
+    ("test", "running"),
+    [
+        ("if (n > 0) {\n  if (dim == 4) { run(); }\n  else throw Error(1);\n}", "else throw"),
+        ("if (k > 0) {\n  for (int i = 0; i < n; i++) if (pts[i] > 0) return;\n  throw Error(1);\n}", "throw"),
+        ("if (n > 1) {\n  switch (dim) {\n  case 2: break;\n  default: throw Error(1);\n  }\n}", "throw"),
+    ],
+)
+def test_test_that_is_not_all_on_which_a_throw_depends_is_not_told(test: str, running: str, tmp_path: Path) -> None:
+    assert found(tmp_path, test, running=running) is None
+
+
+def test_words_of_a_text_decide_nothing(tmp_path: Path) -> None:
+    test = 'if (k >= n) {\n  format(text, "no k for n, return");\n  throw Error(text);\n}'
+    assert found(tmp_path, test, running="throw") is not None
+
+
+@pytest.mark.parametrize(
     ("test", "needs"),
     [
         ("assert(k < n);", "k < n"),
