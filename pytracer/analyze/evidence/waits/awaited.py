@@ -141,7 +141,7 @@ def _never_given_back(files: Mapping[str, ast.Module], run: Sequence[Coroutine],
             name = last_name(thing)
             if name is None or made_by(files, thing, _LOCKS) is None:
                 continue
-            left = [item for item in unreleased(part.tree, part.file, frozenset({name})) if item.file == here]
+            left = [item for item in unreleased(files, part.file, frozenset({name})) if item.file == here]
             if left:
                 one = left[0]
                 return ThreadReason(one.words, one.advice, ((one.file, one.line), (one.file, one.taken)))

@@ -61,7 +61,7 @@ class SwallowedTries(msgspec.Struct, frozen=True):
         """Whether passes are known to have ended so, and none otherwise; a first pass may only take long."""
         failed = self.caught or self.handled is not None or self.count is not None
         stays = self.still is not None and failed
-        return stays or self.no_next is not None or (self._many and not self.found.movers)
+        return stays or self.no_next is not None or (self._many and not self.found.movers and self.found.stays)
 
     @property
     def reason(self) -> Reason:
@@ -163,7 +163,7 @@ def swallowed_tries(view: ProcessView, frame: PythonFrame, value_of: ValueOf) ->
             loop,
             found,
             handler,
-            told[0][0] if told else None,
+            told[0][0] if told and found.stays else None,
             counts[0] if counts and counts[0][1] else None,
             handled,
             _no_next(view, frame, tree, found, handled),
