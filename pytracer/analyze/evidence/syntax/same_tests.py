@@ -40,7 +40,7 @@ def unmoved(scope: Scope, loop: EndlessLoop, value_of: ValueOf) -> Reason | None
         loop: The loop, wherever in it the function was.
         value_of: The recorded value of a variable of the function.
     """
-    found = standing_steps(scope, loop, value_of) or nan_test(loop, value_of)
+    found = standing_steps(scope, loop, value_of) or nan_test(scope, loop, value_of)
     test = _test(loop)
     if found is not None or test is None or yields(body_of(loop)):
         return found

@@ -46,7 +46,7 @@ class SwallowingLoop(msgspec.Struct, frozen=True):
 
     @property
     def stays(self) -> bool:
-        """Whether only what is raised lets it go on: a pass that raises nothing brings it nearer to its end, or is it."""
+        """Whether only what is raised lets it go on: one that raises nothing brings it nearer to its end."""
         if self.movers:
             return all(item.each for item in self.movers)
         return any(isinstance(item, (ast.Return, ast.Break)) for item in (*self.tried.body, *self.tried.orelse))

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer._text import shortened
 from pytracer.analyze.behind import Place
 from pytracer.analyze.evidence.slicing.files import program_files
@@ -44,6 +45,14 @@ _LOCKS = ("Semaphore", "BoundedSemaphore", "Lock", "Condition")
 _QUEUES = ("Queue", "PriorityQueue", "LifoQueue", "JoinableQueue")
 _GATHERS = frozenset({"gather", "wait"})
 _TASKS = frozenset({"create_task", "ensure_future"})
+_OUTSIDE = frozenset(
+    {"open_connection", "open_unix_connection", "start_server", "serve_forever", "create_connection", "connect",
+     "drain", "read", "readline", "readexactly", "readuntil", "recv", "request", "fetch", "post", "sock_recv",
+     "sock_connect", "sock_accept", "create_subprocess_exec", "create_subprocess_shell", "communicate", "getaddrinfo"}
+)  # fmt: skip
+_CLIENTS = Pattern(
+    r"\b(aiohttp|httpx|websockets|grpc|aiofiles|aioboto\w*|asyncpg|aioredis|redis|openai|anthropic|aiobotocore|fsspec)\b"
+)
 _LONGEST = 60
 
 
@@ -62,7 +71,25 @@ def awaited_reason(view: ProcessView, wait: ProcessWait) -> ThreadReason | None:
     end = end_of(view)
     if reason is None or end is None:
         return None
-    return msgspec.structs.replace(reason, sure=reason.sure and pause_of(view, end.mono_ns) is not None)
+    still = pause_of(view, end.mono_ns) is not None and not _asks_outside(files, run)
+    return msgspec.structs.replace(reason, sure=reason.sure and still)
+
+
+def _asks_outside(files: Mapping[str, ast.Module], run: Sequence[Coroutine]) -> bool:
+    """Whether a coroutine may wait for a server or a child, which may only be slow: then the loop is not at its end."""
+    of_library = any(
+        isinstance(item, (ast.Import, ast.ImportFrom)) and _CLIENTS.search(ast.unparse(item))
+        for tree in files.values()
+        for item in nodes_of(tree)
+    )
+    return of_library or any(
+        called_name(call) in _OUTSIDE
+        for part in run
+        for item in own_nodes(part.node)
+        if isinstance(item, (ast.Await, ast.AsyncWith, ast.AsyncFor))
+        for call in nodes_of(item)
+        if isinstance(call, ast.Call)
+    )
 
 
 def _taken_again(files: Mapping[str, ast.Module], run: Sequence[Coroutine], here: str) -> ThreadReason | None:

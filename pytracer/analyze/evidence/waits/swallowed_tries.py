@@ -149,7 +149,7 @@ def swallowed_tries(view: ProcessView, frame: PythonFrame, value_of: ValueOf) ->
         told = [(item, text) for item, text in known if item.before is not None and text is not None]
         if any(text != item.before for item, text in told):
             return None
-        handled, handler = _handled(view, found), found.handlers[0]
+        handled, handler = _handled(view, found, frame.file), found.handlers[0]
         counts = [
             (item.name, count)
             for one in found.handlers
@@ -191,10 +191,11 @@ def _waits(handler: ast.ExceptHandler) -> bool:
     return any(item in _NOT_YET for item in caught_names(handler))
 
 
-def _handled(view: ProcessView, found: SwallowingLoop) -> Handled | None:
+def _handled(view: ProcessView, found: SwallowingLoop, file: str | None) -> Handled | None:
     """What a handler of the `try` had caught."""
     handled = handled_at_end(view)
-    lines = [item.line or 0 for item in handled.report.python_stack or ()] if handled is not None else []
+    stack = handled.report.python_stack or () if handled is not None else ()
+    lines = [item.line or 0 for item in stack if item.file == file]
     return handled if any(spans_body(found.tried.body, line) for line in lines) else None
 
 

@@ -71,6 +71,7 @@ def test_condition_around_the_only_send_is_told(run: Path) -> None:
         ("    if len(rows) > 0:\n", "    if rank > 0:\n"),  # that is how they share the work
         ("dst=0", "dst=1"),
         ("        send(mined(rank))\n", "        dist.send(x, dst=0)\n"),
+        ("        send(mined(rank))\n", "        start(dist.P2POp(dist.isend, x, 0))\n"),
     ],
 )
 def test_send_that_no_condition_leaves_out_is_no_reason(old: str, new: str, run: Path) -> None:
@@ -115,6 +116,7 @@ def test_loop_that_leaves_out_the_last_rank_is_told(run: Path) -> None:
         ("range(1, world - 1)", "range(1, world)"),
         ("range(1, world - 1)", "range(1, count(world))"),  # how many is not known
         ("dst=worker", "dst=others[worker]"),
+        ("world = dist.get_world_size()", "world = dist.get_world_size() + 1"),  # another number
     ],
 )
 def test_loop_that_may_come_to_the_rank_is_no_reason(old: str, new: str, run: Path) -> None:

@@ -58,6 +58,18 @@ def test_semaphore_that_is_asked_for_inside_of_itself_is_told(quiet: bool, told:
     assert advice(found).startswith("Take `self.limit` in one of the two only")
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("generate(prompt)", "self.reader.readline()"),
+        ("class Worker", "import aiohttp\n\nclass Worker"),
+    ],
+)
+def test_loop_that_may_wait_for_a_server_is_not_known_to_stand(old: str, new: str, run: Path) -> None:
+    """The look-alike: fewer tasks than the Semaphore admits, and a slow server."""
+    assert verdict(looped(run, NESTED.replace(old, new))) == ("hang", "possible")
+
+
 def test_lock_of_asyncio_admits_no_task_twice(run: Path) -> None:
     found = looped(run, NESTED.replace("Semaphore(count)", "Lock()"))
     assert "takes it again (line 6): a Lock of asyncio cannot be taken twice by one task" in summary(found)
