@@ -35,6 +35,7 @@ _SENDS = ("send", "isend")
 _WORLD = Pattern(
     r"(\w+\.)*get_world_size\(\)|int\((\w+\.)?(environ\[.WORLD_SIZE.\]|(getenv|environ\.get)\(.WORLD_SIZE.[^()]*\))\)"
 )  # itself: half of it, or one less, is another number
+_DISTRIBUTED = Pattern(r"/torch/distributed/")
 _LONGEST, _MOST = 60, 64
 
 
@@ -63,7 +64,7 @@ def unsent_message(job: JobView, wait: Wait) -> UnsentMessage | None:
         frame = wait.call.caller or wait.call.python
         here = frame.file if frame is not None else None
         short = next((found for item in sends if (found := _short_loop(job, view, item, receiver, here))), None)
-        only = len(sends) == 1 and not _sends_otherwise(view)
+        only = len(sends) == 1 and not _sends_otherwise(view) and not _is_at_work(view)
         return short or (_below_test(view, sends[0], receiver, here) if only else None)
     return None
 
@@ -74,6 +75,12 @@ def _sends(view: ProcessView) -> Iterator[_Send]:
             to = argument_at(item, 1, "dst") if isinstance(item, ast.Call) and called_name(item) in _SENDS else None
             if isinstance(item, ast.Call) and to is not None:
                 yield _Send(file, tree, item, to)
+
+
+def _is_at_work(view: ProcessView) -> bool:
+    """Whether it was in no call of torch.distributed: it may have been on its way to the line that sends."""
+    stack = view.python_stack or ()
+    return bool(stack) and not any(_DISTRIBUTED.search(item.file or "") for item in stack)
 
 
 def _sends_otherwise(view: ProcessView) -> bool:
