@@ -52,6 +52,7 @@ def test_list_that_nothing_fills_is_told_whatever_was_made_meanwhile(run: Path) 
         ("        save(batch)\n", "        args.count -= 1\n"),
         ("        save(batch)\n", "        if not batch:\n            return\n"),
         ("    images = []\n", "    images = stored(args)\n"),
+        ("args.count:", "8 and not args.stopped:"),  # which another thread sets
     ],
 )
 def test_list_that_a_pass_may_fill_is_no_reason(old: str, new: str, run: Path) -> None:
