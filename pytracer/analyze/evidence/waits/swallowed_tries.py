@@ -14,9 +14,10 @@ import msgspec
 from pytracer._text import shortened
 from pytracer.analyze.evidence.exceptions.handled import Handled, handled_at_end
 from pytracer.analyze.evidence.slicing.files import program_files
+from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.error_counts import error_counts
 from pytracer.analyze.evidence.syntax.outcomes import ValueOf
-from pytracer.analyze.evidence.syntax.scopes import scope_of, spans_body
+from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, spans_body
 from pytracer.analyze.evidence.syntax.swallowed import (
     Mover,
     NoNext,
@@ -66,7 +67,8 @@ class SwallowedTries(msgspec.Struct, frozen=True):
     @property
     def reason(self) -> Reason:
         """Why the loop went on."""
-        sure, proven = self.no_next is not None or self._many, self.no_next is not None and self.still is not None
+        counted = self._many and not _sleeps(self.handler)
+        sure, proven = self.no_next is not None or counted, self.no_next is not None and self.still is not None
         return Reason(f"{self._passes}{self._still}{self._why}", self._advice, sure=sure, spins=proven, tries=True)
 
     @property
@@ -189,6 +191,11 @@ def _no_next(
 def _waits(handler: ast.ExceptHandler) -> bool:
     """Whether it takes what is raised until another thread, process or host has come so far."""
     return any(item in _NOT_YET for item in caught_names(handler))
+
+
+def _sleeps(handler: ast.ExceptHandler) -> bool:
+    """Whether it waits before the next try: what another process or host is still at work for may come."""
+    return any(isinstance(item, ast.Call) and called_name(item) == "sleep" for item in own_nodes(handler))
 
 
 def _handled(view: ProcessView, found: SwallowingLoop, file: str | None) -> Handled | None:

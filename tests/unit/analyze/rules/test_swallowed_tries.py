@@ -203,6 +203,14 @@ def test_tries_that_are_counted_are_told_with_their_number(run: Path) -> None:
     assert "5,120 passes (`failed`) ended in the `except Exception` of line 6" in summary(found)
 
 
+def test_tries_that_wait_in_between_may_be_of_what_is_not_there_yet(run: Path) -> None:
+    """The look-alike: a job of another host that is asked for until it is done."""
+    source = RETURNS.replace("            names = names[1:]\n", "            time.sleep(1)\n")
+    found = taking(run, source, line=5, failed=5_120)
+    assert "5,120 passes (`failed`) ended in" in summary(found)
+    assert verdict(found) == ("hang", "possible")
+
+
 def test_workers_that_wait_for_a_parent_in_such_a_loop_are_its_consequence(run: Path) -> None:
     program = str(s.program_in(run, FEEDER))
     pool = "/usr/lib/python3.11/multiprocessing"
