@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pytracer.analyze.engine import build_report
-from pytracer.decode.types.snapshot import NativeFrame, Process
+from pytracer.decode.types.snapshot import HeldValue, NativeFrame, Process
 from pytracer.report.job import Report
 from tests.support import scenarios as s
 from tests.support.synth import Box, Frame
@@ -34,11 +34,16 @@ def parent() -> Box:
     return Box(pid=101, ppid=90).versions(torch="2.13.0")
 
 
-def in_native(run: Path, first: Box, *boxes: Box, native: str) -> Report:
-    """Process 101, `first`, was in this function of CPython when the time limit ended it; other ranks, too."""
+def in_native(run: Path, first: Box, *boxes: Box, native: str, values: Sequence[HeldValue] = ()) -> Report:
+    """Process 101, `first`, was in this function of CPython when the time limit ended it; other ranks, too.
+
+    `values`: what its variables had.
+    """
     root = Box(pid=90, ppid=80, argv=TIMEOUT).at(60_010).wait(101, signal=15).exit(124)
     job = s.load(run, root, first, *boxes)
     changed = (_in(item, native) if item.snapshot.pid == 101 or item.rank else item for item in job.processes)
+    if values:
+        changed = (with_ending(item, values=tuple(values)) if item.snapshot.pid == 101 else item for item in changed)
     return build_report(replace(job, processes=tuple(changed)))
 
 

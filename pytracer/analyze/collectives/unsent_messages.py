@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer._text import list_words, shortened
 from pytracer.analyze.behind import Place
 from pytracer.analyze.collectives.wait_graph import Wait
@@ -21,6 +22,7 @@ from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import argument_at, called_name
 from pytracer.analyze.evidence.syntax.leaving import obstacles
 from pytracer.analyze.evidence.syntax.loops import loops_around
+from pytracer.analyze.evidence.syntax.names import last_name
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.outcomes import number
 from pytracer.analyze.evidence.syntax.ranks import is_rank
@@ -30,7 +32,10 @@ from pytracer.analyze.naming import LineWords, line_in
 from pytracer.analyze.view import JobView, ProcessView
 
 _SENDS = ("send", "isend")
-_WORLD = ("get_world_size", "WORLD_SIZE")
+_WORLD = Pattern(
+    r"(\w+\.)*get_world_size\(\)|int\((\w+\.)?(environ\[.WORLD_SIZE.\]|(getenv|environ\.get)\(.WORLD_SIZE.[^()]*\))\)"
+)  # itself: half of it, or one less, is another number
+_DISTRIBUTED = Pattern(r"/torch/distributed/")
 _LONGEST, _MOST = 60, 64
 
 
@@ -59,7 +64,8 @@ def unsent_message(job: JobView, wait: Wait) -> UnsentMessage | None:
         frame = wait.call.caller or wait.call.python
         here = frame.file if frame is not None else None
         short = next((found for item in sends if (found := _short_loop(job, view, item, receiver, here))), None)
-        return short or (_below_test(view, sends[0], receiver, here) if len(sends) == 1 else None)
+        only = len(sends) == 1 and not _sends_otherwise(view) and not _is_at_work(view)
+        return short or (_below_test(view, sends[0], receiver, here) if only else None)
     return None
 
 
@@ -69,6 +75,21 @@ def _sends(view: ProcessView) -> Iterator[_Send]:
             to = argument_at(item, 1, "dst") if isinstance(item, ast.Call) and called_name(item) in _SENDS else None
             if isinstance(item, ast.Call) and to is not None:
                 yield _Send(file, tree, item, to)
+
+
+def _is_at_work(view: ProcessView) -> bool:
+    """Whether it was in no call of torch.distributed: it may have been on its way to the line that sends."""
+    stack = view.python_stack or ()
+    return bool(stack) and not any(_DISTRIBUTED.search(item.file or "") for item in stack)
+
+
+def _sends_otherwise(view: ProcessView) -> bool:
+    """By `P2POp(dist.isend, ...)`, say: whoever names such a function without a call of it."""
+    trees = program_files(view.process.snapshot, program_stack(view)).values()
+    nodes = [item for tree in trees for item in nodes_of(tree)]
+    called = {id(item.func) for item in nodes if isinstance(item, ast.Call)}
+    named = (item for item in nodes if isinstance(item, (ast.Attribute, ast.Name)) and last_name(item) in _SENDS)
+    return any(id(item) not in called for item in named)
 
 
 def _below_test(view: ProcessView, send: _Send, receiver: int, here: str | None) -> UnsentMessage | None:
@@ -128,7 +149,7 @@ def _ranks(slice_: Slice, call: ast.Call, spot: Spot, world: int) -> list[int] |
 
     def value_of(node: ast.expr) -> str | None:
         made = ast.unparse(slice_.made(node, spot, calls=False).node)
-        return str(world) if any(name in made for name in _WORLD) else None
+        return str(world) if _WORLD.fullmatch(made) else None
 
     bounds = [number(item, value_of) for item in call.args]
     if any(not isinstance(item, int) for item in bounds):

@@ -62,12 +62,12 @@ def reason_of(scope: Scope, loop: EndlessLoop, line: int) -> Reason | None:
     if skipped is not None:
         return skipped
     return (
-        _of_tolerance(test, changes)
-        or _of_links(loop, test, changes)
+        _of_tolerance(test, changes, leaves_there)
+        or _of_links(loop, test, changes, leaves_there)
         or _of_work(loop, test)
         or _limited(loop, test, changes)
-        or _of_equality(test, changes)
-        or _of_result(test, changes)
+        or _of_equality(test, changes, leaves_there)
+        or _of_result(test, changes, leaves_there)
     )
 
 
@@ -300,9 +300,10 @@ def _left_out(test: ast.If, at: int, change: _Change) -> Reason:
     )
 
 
-def _of_equality(test: ast.expr, changes: Sequence[_Change]) -> Reason | None:
-    """`while token != end`: met exactly, or never."""
-    if not isinstance(test, ast.Compare) or len(test.ops) != 1 or not isinstance(test.ops[0], ast.NotEq):
+def _of_equality(test: ast.expr, changes: Sequence[_Change], leaves_there: bool) -> Reason | None:
+    """`while token != end`, or `if token == end: break`: met exactly, or never."""
+    wanted = ast.Eq if leaves_there else ast.NotEq
+    if not isinstance(test, ast.Compare) or len(test.ops) != 1 or not isinstance(test.ops[0], wanted):
         return None
     left, right = short_text(test.left), short_text(test.comparators[0])
     change = f" (line {changes[0].node.lineno}: `{shortened(changes[0].text, LONGEST)}`)"
@@ -313,15 +314,15 @@ def _of_equality(test: ast.expr, changes: Sequence[_Change]) -> Reason | None:
     )
 
 
-def _of_result(test: ast.expr, changes: Sequence[_Change]) -> Reason | None:
-    """`while not done`, where a call gives `done`: an episode that may never be over."""
+def _of_result(test: ast.expr, changes: Sequence[_Change], leaves_there: bool) -> Reason | None:
+    """`while not done`, or `if done: break`, where a call gives `done`: an episode that may never be over."""
     asked = test.operand if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not) else test
     if not isinstance(asked, (ast.Name, ast.Attribute)) or len(changes) != 1:
         return None
     change = changes[0]
     if not isinstance(change.node, ast.Assign) or not isinstance(change.value, ast.Call) or change.within is not None:
         return None
-    gives = "true" if asked is not test else "false"
+    gives = "true" if (asked is not test) != leaves_there else "false"
     return Reason(
         f"it ends only when line {change.node.lineno} (`{shortened(change.text, LONGEST)}`) gives a `{change.name}` "
         f"that is {gives}, and nothing limits the number of passes",
@@ -330,7 +331,7 @@ def _of_result(test: ast.expr, changes: Sequence[_Change]) -> Reason | None:
     )
 
 
-def _of_tolerance(test: ast.expr, changes: Sequence[_Change]) -> Reason | None:
+def _of_tolerance(test: ast.expr, changes: Sequence[_Change], leaves_there: bool) -> Reason | None:
     compares = [item for item in nodes_of(test) if isinstance(item, ast.Compare) and len(item.ops) == 1]
     ordered = [item for item in compares if isinstance(item.ops[0], (ast.Lt, ast.LtE, ast.Gt, ast.GtE))]
     counted = any(isinstance(item.node, ast.AugAssign) for item in changes)
@@ -339,9 +340,10 @@ def _of_tolerance(test: ast.expr, changes: Sequence[_Change]) -> Reason | None:
         return None
     last = changes[-1]
     negated = isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
-    nan = f"; where `{last.name}` is nan, `{short_text(ordered[0])}` is never true" if negated else ""
+    nan = f"; where `{last.name}` is nan, `{short_text(ordered[0])}` is never true" if negated != leaves_there else ""
+    becomes = "true" if leaves_there else "false"
     return Reason(
-        f"it ends only when `{short_text(test)}` becomes false by line {last.node.lineno} "
+        f"it ends only when `{short_text(test)}` becomes {becomes} by line {last.node.lineno} "
         f"(`{shortened(last.text, LONGEST)}`), and nothing limits the number of passes{nan}",
         f"Print `{last.name}` in each pass: it may be nan, swing between two values, or stay above what the precision "
         "of its dtype allows. Bound the passes (`for _ in range(max_iter):` with `break`), and report where the bound "
@@ -349,7 +351,7 @@ def _of_tolerance(test: ast.expr, changes: Sequence[_Change]) -> Reason | None:
     )
 
 
-def _of_links(loop: EndlessLoop, test: ast.expr, changes: Sequence[_Change]) -> Reason | None:
+def _of_links(loop: EndlessLoop, test: ast.expr, changes: Sequence[_Change], leaves_there: bool) -> Reason | None:
     """`node = parent[node]`."""
     if len(changes) != 1 or changes[0].value is None or not isinstance(changes[0].node, ast.Assign):
         return None
@@ -361,7 +363,7 @@ def _of_links(loop: EndlessLoop, test: ast.expr, changes: Sequence[_Change]) -> 
         return None
     return Reason(
         f"line {changes[0].node.lineno} follows `{changes[0].text}`: where that comes back to a value it had before, "
-        f"the loop goes round for ever, as long as `{short_text(test)}` holds",
+        f"the loop goes round for ever, {'unless' if leaves_there else 'as long as'} `{short_text(test)}` holds",
         f"Look for a circle in what `{short_text(value)}` reads, from the value that `{name}` has before line "
         f"{loop.lineno}. Keep a set of the values of `{name}` and raise where one comes again.",
     )

@@ -6,21 +6,29 @@ Either the loop ends only by such a comparison, or a counter that its condition 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
+from pytracer._patterns import Pattern
+from pytracer.analyze.evidence.syntax.bindings import set_by
 from pytracer.analyze.evidence.syntax.changes import names_read
 from pytracer.analyze.evidence.syntax.constants import is_order
 from pytracer.analyze.evidence.syntax.endless import only_exit
 from pytracer.analyze.evidence.syntax.names import holds
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.outcomes import ValueOf, outcome
+from pytracer.analyze.evidence.syntax.scopes import Scope
 from pytracer.analyze.evidence.syntax.unbounded import EndlessLoop, Reason, body_of, is_unbounded, leaves, short_text
 
 _NAN = ("nan", "-nan")
+_NAN_TEXT = Pattern(r"\bnan\b", re.IGNORECASE)
 
 
-def nan_test(loop: EndlessLoop, value_of: ValueOf) -> Reason | None:
-    """By the recorded values; None where the comparison came out as it has to for the loop to end."""
+def nan_test(scope: Scope, loop: EndlessLoop, value_of: ValueOf) -> Reason | None:
+    """By the recorded values; None where the comparison came out as it has to for the loop to end.
+
+    Nor for a variable that begins as nan: the pass that sets it may be still to come.
+    """
     if not isinstance(loop, ast.While):
         return None
     only = only_exit(loop)
@@ -29,7 +37,7 @@ def nan_test(loop: EndlessLoop, value_of: ValueOf) -> Reason | None:
         return None
     own = _nan_of(asked, value_of)
     if own is not None:
-        if outcome(asked, value_of) is not wanted:
+        if outcome(asked, value_of) is not wanted or _begins_as_nan(scope, own):
             return None
         return Reason(
             f"`{own}` is nan, so `{short_text(asked)}` stays {'true' if wanted else 'false'} in each pass",
@@ -37,15 +45,21 @@ def nan_test(loop: EndlessLoop, value_of: ValueOf) -> Reason | None:
             sure=True,
             spins=True,
         )
-    return next(_counted(loop, asked, value_of), None)
+    return next(_counted(scope, loop, asked, value_of), None)
 
 
-def _counted(loop: ast.While, asked: ast.expr, value_of: ValueOf) -> Iterator[Reason]:
+def _begins_as_nan(scope: Scope, name: str) -> bool:
+    """`best = float("nan")`; or what the function does not set, such as an attribute that a method sets."""
+    values = [value for item in nodes_of(scope) for target, value in set_by(item) if holds(target, name)]
+    return not values or any(_NAN_TEXT.search(ast.unparse(value)) for value in values if value is not None)
+
+
+def _counted(scope: Scope, loop: ast.While, asked: ast.expr, value_of: ValueOf) -> Iterator[Reason]:
     """`if value >= best: waited += 1`, else `waited = 0`, of a loop that ends by `waited`."""
     for branch in (item for item in body_of(loop) if isinstance(item, ast.If)):
         name = _nan_of(branch.test, value_of)
         came = outcome(branch.test, value_of) if name is not None else None
-        if name is None or came is None:
+        if name is None or came is None or _begins_as_nan(scope, name):
             continue
         taken, other = (branch.body, branch.orelse) if came else (branch.orelse, branch.body)
         for counter in names_read(asked):

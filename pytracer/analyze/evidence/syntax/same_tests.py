@@ -40,7 +40,7 @@ def unmoved(scope: Scope, loop: EndlessLoop, value_of: ValueOf) -> Reason | None
         loop: The loop, wherever in it the function was.
         value_of: The recorded value of a variable of the function.
     """
-    found = standing_steps(scope, loop, value_of) or nan_test(loop, value_of)
+    found = standing_steps(scope, loop, value_of) or nan_test(scope, loop, value_of)
     test = _test(loop)
     if found is not None or test is None or yields(body_of(loop)):
         return found
@@ -61,7 +61,7 @@ def _never_filled(scope: Scope, loop: EndlessLoop, test: ast.expr, value_of: Val
     """`while len(images) < n`, where the only other mention of `images` in the function is `images = []`."""
     for name in (item.id for item in nodes_of(test) if isinstance(item, ast.Name)):
         made = _made_empty(scope, name)
-        if made is None or _others_change(loop, test, name, value_of):
+        if made is None or _others_change(scope, loop, test, name, value_of):
             continue
         text = short_text(test)
         return Reason(
@@ -107,13 +107,16 @@ def _is_empty(value: ast.expr) -> bool:
     return isinstance(value, ast.Call) and called_name(value) in _EMPTY and not value.args
 
 
-def _others_change(loop: EndlessLoop, test: ast.expr, name: str, value_of: ValueOf) -> bool:
-    """Whether a pass may change anything else that the condition reads; a number that is passed stays as it is."""
+def _others_change(scope: Scope, loop: EndlessLoop, test: ast.expr, name: str, value_of: ValueOf) -> bool:
+    """Whether a pass, or another thread, may change anything else that the condition reads.
+
+    A number that is passed stays as it is; a flag of an object, or of the module, is there for others to set.
+    """
     calls = [item for item in nodes_of(test) if isinstance(item, ast.Call) and called_name(item) not in PURE]
     bound, passed = touched(body_of(loop), passed=False), touched(body_of(loop))
     for other in names_read(test):
         known = number(ast.parse(other, mode="eval").body, value_of) is not None
-        if other != name and is_among(other, bound if known else passed):
+        if other != name and (is_among(other, bound if known else passed) or not (known or is_own(scope, other))):
             return True
     return bool(calls)
 

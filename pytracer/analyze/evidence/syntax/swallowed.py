@@ -23,6 +23,7 @@ _EMPTY = {"list": "list of 0", "dict": "dict of 0", "set": "set of 0", "deque": 
 _OF_MISSING_NAMES = frozenset({"AttributeError", "Exception", "BaseException"})
 _LACKS_NEXT = Pattern(r"has no attribute 'next'")
 _NO_NEXT = frozenset({"map", "zip", "filter", "enumerate", "reversed"})
+_ADDS = frozenset({"append", "appendleft", "add", "insert"})
 _IN_CHUNKS = frozenset({"imap", "imap_unordered"})
 
 
@@ -32,6 +33,8 @@ class Mover(msgspec.Struct, frozen=True):
     name: str
     node: ast.stmt
     before: str | None
+    each: bool = True
+    """Whether each pass that raises nothing comes to the line and moves it on: not one below an `if`, nor a reset."""
 
 
 class SwallowingLoop(msgspec.Struct, frozen=True):
@@ -40,6 +43,13 @@ class SwallowingLoop(msgspec.Struct, frozen=True):
     tried: ast.Try
     movers: tuple[Mover, ...]
     raising: tuple[ast.Call, ...]
+
+    @property
+    def stays(self) -> bool:
+        """Whether only what is raised lets it go on: one that raises nothing brings it nearer to its end."""
+        if self.movers:
+            return all(item.each for item in self.movers)
+        return any(isinstance(item, (ast.Return, ast.Break)) for item in (*self.tried.body, *self.tried.orelse))
 
     @property
     def handlers(self) -> list[ast.ExceptHandler]:
@@ -177,7 +187,19 @@ def _movers(tree: ast.Module, scope: Scope, loop: EndlessLoop, tried: ast.Try, n
             if isinstance(part, (ast.Assign, ast.AugAssign, ast.Expr)) and is_among(
                 name, touched([part, *nodes_of(part)], passed=False)
             ):
-                yield Mover(name, part, value_before(tree, scope, loop, name))
+                yield Mover(name, part, value_before(tree, scope, loop, name), part is item and _moves(tried, part))
+
+
+def _moves(tried: ast.Try, node: ast.stmt) -> bool:
+    """`done += 1` and `found.append(item)`, which no `continue` before it leaves out."""
+    passes = [item for item in nodes_of(tried) if isinstance(item, ast.Continue) and item.lineno < node.lineno]
+    if any(any(part is item for one in tried.body for part in nodes_of(one)) for item in passes):
+        return False
+    if isinstance(node, ast.AugAssign):
+        return isinstance(node.value, ast.Constant) and bool(node.value.value)
+    if isinstance(node, ast.Assign):
+        return isinstance(node.value, ast.BinOp) and ast.unparse(node.targets[0]) in names_read(node.value)
+    return any(isinstance(item, ast.Call) and called_name(item) in _ADDS for item in nodes_of(node))
 
 
 def _before(tried: ast.Try, ends: Sequence[ast.AST]) -> Iterator[ast.Call]:

@@ -12,12 +12,14 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer._text import shortened
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.syntax.calls import argument_at, called_name, passed_values
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.path_ends import path_end
+from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, spans_body
 from pytracer.analyze.evidence.waits.polled_paths import asked_paths
 from pytracer.analyze.naming import LineWords, line_in
 from pytracer.decode.types.snapshot import Snapshot
@@ -27,6 +29,7 @@ _WRITES = frozenset(
     {"touch", "save", "dump", "write_text", "write_bytes", "mkdir", "makedirs", "mknod", "rename", "savez", "savetxt",
      "save_file", "symlink", "copyfile"}
 )  # fmt: skip
+_NUMBERS = Pattern(r"\d+")
 _LEAST, _ALIKE, _LONGEST = 4, 0.75, 60
 
 
@@ -38,6 +41,7 @@ class MissingName(msgspec.Struct, frozen=True):
     writes: LineWords
     other: str
     sure: bool = True
+    """Whether the names differ in case and signs alone, so that one was meant."""
     of_all: bool = True
 
     @property
@@ -71,12 +75,23 @@ def missing_name(snapshot: Snapshot, frames: Sequence[PythonFrame], test: ast.ex
     name = os.path.basename(end) if end is not None else ""
     if len(name) < _LEAST or len(list(_mentions(files, name))) != 1:
         return None
-    written = [item for item in _written(files) if _is_like(name, item[2])]
+    behind = {(item.file, node) for item in frames for node in _behind(files.get(item.file or ""), item.line)}
+    written = [item for item in _written(files) if _is_like(name, item[2]) and (item[0], item[1]) not in behind]
     if len({item[2] for item in written}) != 1:
         return None
     file, call, other = written[0]
     line = line_in(file, call.lineno, spot.file).quoted(shortened(ast.unparse(call), _LONGEST))
-    return MissingName(name, shortened(ast.unparse(path), _LONGEST), line, other)
+    return MissingName(name, shortened(ast.unparse(path), _LONGEST), line, other, _letters(name) == _letters(other))
+
+
+def _behind(tree: ast.Module | None, line: int | None) -> Iterator[ast.Call]:
+    """Calls that the process itself comes to after a line, of that function and not in another branch of an `if`."""
+    if tree is None or line is None:
+        return
+    nodes = own_nodes(scope_of(tree, line))
+    other = {id(part) for item in nodes if isinstance(item, ast.If) and spans_body(item.body, line)
+             for one in item.orelse for part in nodes_of(one)}  # fmt: skip
+    yield from (item for item in nodes if isinstance(item, ast.Call) and item.lineno > line and id(item) not in other)
 
 
 def writes_file(call: ast.Call) -> bool:
@@ -109,8 +124,10 @@ def _written(files: Mapping[str, ast.Module]) -> Iterator[tuple[str, ast.Call, s
 
 
 def _is_like(name: str, other: str) -> bool:
-    """Whether one is the other with another case, other signs, or a slip of the pen."""
+    """Whether one is the other with another case, other signs, or a slip of the pen; another number is another file."""
     one, two = (_letters(item) for item in (name, other))
+    if _NUMBERS.findall(name) != _NUMBERS.findall(other):
+        return False
     return name != other and (one == two or difflib.SequenceMatcher(None, one, two).ratio() >= _ALIKE)
 
 

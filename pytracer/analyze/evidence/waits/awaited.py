@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer._text import shortened
 from pytracer.analyze.behind import Place
 from pytracer.analyze.evidence.slicing.files import program_files
@@ -29,6 +30,7 @@ from pytracer.analyze.evidence.syntax.names import last_name
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.passing import names_of_object
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, spans_body
+from pytracer.analyze.evidence.syntax.swallowed import caught_names
 from pytracer.analyze.evidence.syntax.unbounded import head_of, is_unbounded, leaves
 from pytracer.analyze.evidence.waits.awaited_circles import circle
 from pytracer.analyze.evidence.waits.quiet import pause_of
@@ -44,7 +46,15 @@ _LOCKS = ("Semaphore", "BoundedSemaphore", "Lock", "Condition")
 _QUEUES = ("Queue", "PriorityQueue", "LifoQueue", "JoinableQueue")
 _GATHERS = frozenset({"gather", "wait"})
 _TASKS = frozenset({"create_task", "ensure_future"})
-_LONGEST = 60
+_OUTSIDE = frozenset(
+    {"open_connection", "open_unix_connection", "start_server", "serve_forever", "create_connection", "connect",
+     "drain", "read", "readline", "readexactly", "readuntil", "recv", "request", "fetch", "post", "sock_recv",
+     "sock_connect", "sock_accept", "create_subprocess_exec", "create_subprocess_shell", "communicate", "getaddrinfo"}
+)  # fmt: skip
+_CLIENTS = Pattern(
+    r"\b(aiohttp|httpx|websockets|grpc|aiofiles|aioboto\w*|asyncpg|aioredis|redis|openai|anthropic|aiobotocore|fsspec)\b"
+)
+_LONGEST, _PAUSE = 60, 5  # characters, seconds
 
 
 def awaited_reason(view: ProcessView, wait: ProcessWait) -> ThreadReason | None:
@@ -62,7 +72,30 @@ def awaited_reason(view: ProcessView, wait: ProcessWait) -> ThreadReason | None:
     end = end_of(view)
     if reason is None or end is None:
         return None
-    return msgspec.structs.replace(reason, sure=reason.sure and pause_of(view, end.mono_ns) is not None)
+    still = pause_of(view, end.mono_ns) is not None and not _asks_outside(files, run)
+    return msgspec.structs.replace(reason, sure=reason.sure and still)
+
+
+def _asks_outside(files: Mapping[str, ast.Module], run: Sequence[Coroutine]) -> bool:
+    """Whether a coroutine may wait for a server or a child, which may only be slow: then the loop is not at its end."""
+    of_library = any(
+        isinstance(item, (ast.Import, ast.ImportFrom)) and _CLIENTS.search(ast.unparse(item))
+        for tree in files.values()
+        for item in nodes_of(tree)
+    )
+    return of_library or any(
+        called_name(call) in _OUTSIDE or (called_name(call) == "sleep" and _is_long(call))
+        for part in run
+        for item in own_nodes(part.node)
+        if isinstance(item, (ast.Await, ast.AsyncWith, ast.AsyncFor))
+        for call in nodes_of(item)
+        if isinstance(call, ast.Call)
+    )
+
+
+def _is_long(call: ast.Call) -> bool:
+    first = call.args[0] if call.args else None
+    return isinstance(first, ast.Constant) and isinstance(first.value, (int, float)) and first.value >= _PAUSE
 
 
 def _taken_again(files: Mapping[str, ast.Module], run: Sequence[Coroutine], here: str) -> ThreadReason | None:
@@ -141,7 +174,7 @@ def _never_given_back(files: Mapping[str, ast.Module], run: Sequence[Coroutine],
             name = last_name(thing)
             if name is None or made_by(files, thing, _LOCKS) is None:
                 continue
-            left = [item for item in unreleased(part.tree, part.file, frozenset({name})) if item.file == here]
+            left = [item for item in unreleased(files, part.file, frozenset({name})) if item.file == here]
             if left:
                 one = left[0]
                 return ThreadReason(one.words, one.advice, ((one.file, one.line), (one.file, one.taken)))
@@ -230,6 +263,8 @@ def _endless_taker(files: Mapping[str, ast.Module], run: Sequence[Coroutine], he
             if len(waits) != 1 or _cancels(run):
                 continue
             part, line = waits[0]
+            if _raises_out(run, part, line):
+                continue
             queue = shortened(ast.unparse(gets[0].value.func.value), _LONGEST)  # type: ignore[attr-defined]
             awaits, takes = line_in(part.file, line, here), line_in(taker.file, gets[0].lineno, here)
             head = f"`{head_of(loop)}` ({line_in(taker.file, loop.lineno, here)})"
@@ -242,6 +277,14 @@ def _endless_taker(files: Mapping[str, ast.Module], run: Sequence[Coroutine], he
                 ((part.file, line), (taker.file, gets[0].lineno)),
             )
     return None
+
+
+def _raises_out(run: Sequence[Coroutine], part: Coroutine, line: int) -> bool:
+    """Whether a coroutine raises what the `try` around a line takes: so gather() ends, whatever else it waits for."""
+    tries = [item for item in own_nodes(part.node) if isinstance(item, ast.Try) and spans_body(item.body, line)]
+    caught = {name for item in tries for one in item.handlers for name in caught_names(one)}
+    raised = (item.exc for one in run for item in own_nodes(one.node) if isinstance(item, ast.Raise))
+    return any(last_name(item.func if isinstance(item, ast.Call) else item) in caught for item in raised if item)
 
 
 def _awaits(part: Coroutine, name: str) -> tuple[Coroutine, int] | None:

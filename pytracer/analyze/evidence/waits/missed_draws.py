@@ -102,8 +102,9 @@ def missed_draws(view: ProcessView, frame: PythonFrame, value_of: ValueOf) -> Mi
     calls = [items[0].value for items in sets.values()]
     asking = [item for item in calls if isinstance(item, ast.Call) and drawn.id in names_read(item)]
     done = [item for item in asking if draws[0].lineno < item.lineno < frame.line]
-    if len(asking) != len(calls):
-        return None
+    missed = done or _drew(draws[0], frame.line, value_of) or all(_bound_before(scope, loop, name) for name in names)
+    if len(asking) != len(calls) or not missed:
+        return None  # the first draw may only take long
     now = next((item for item in asking if spans(item, frame.line) and draws[0].lineno < item.lineno), None)
     asked = done[-1] if done else now or asking[0]
     key = next((made for item in passed_values(asked) if (made := made_text(item, value_of)) is not None), None)
@@ -125,6 +126,11 @@ def is_first_item(view: ProcessView, caller: PythonFrame) -> bool:
     tree, line = syntax_tree(view.process.snapshot, caller), caller.line or 0
     found = [item for item in nodes_of(tree) if isinstance(item, ast.For) and spans(item.iter, line)] if tree else []
     return len(found) == 1 and not any(made_tensors(view, caller, item) for item in found[0].body)
+
+
+def _drew(draw: ast.Assign, line: int, value_of: ValueOf) -> bool:
+    """Whether it draws anew: the variable has the value of a pass before."""
+    return line <= (draw.end_lineno or draw.lineno) and value_of(draw.targets[0]) is not None
 
 
 def _nones(test: ast.expr) -> Iterator[str]:
@@ -152,11 +158,15 @@ def _before(scope: Scope, loop: EndlessLoop, names: Sequence[str]) -> ast.Call |
     """The call that had given the first of them before the loop: it is None as well, or the loop was not begun."""
     if len(names) != 1 or not isinstance(loop, ast.While) or not isinstance(loop.test, (ast.Compare, ast.UnaryOp)):
         return None
+    return _bound_before(scope, loop, names[0])
+
+
+def _bound_before(scope: Scope, loop: EndlessLoop, name: str) -> ast.Call | None:
     found = [
         item.value
         for item in own_nodes(scope)
         if isinstance(item, ast.Assign) and item.lineno < loop.lineno
-        if [ast.unparse(one) for one in item.targets] == [names[0]]
+        if [ast.unparse(one) for one in item.targets] == [name]
     ]
     return found[-1] if found and isinstance(found[-1], ast.Call) else None
 

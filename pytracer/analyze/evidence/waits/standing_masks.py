@@ -30,6 +30,7 @@ _PASSES = 8  # recorded ones that left as many
 _PLACES = frozenset({"nonzero", "where", "argwhere", "flatnonzero"})
 _REDUCES = frozenset({"sum", "any", "max", "amax", "count_nonzero", "all"})
 _INDEX_NBYTES, _FLOATS = 8, (4, 8)
+_GROWS = frozenset({"append", "extend", "cat", "concat", "concatenate", "hstack", "vstack"})
 _MODULES = frozenset({"torch", "np", "numpy"})
 
 
@@ -103,7 +104,18 @@ def standing_mask(view: ProcessView, frame: PythonFrame) -> StandingMask | None:
     matrix = _matrix(loop, mask, made, elements)
     if matrix is not None and left != matrix.asked - matrix.others:
         matrix = None
+    if matrix is None and _moves_on(loop):
+        return None
     return StandingMask(loop, short_text(asked), places, passes, left, matrix)
+
+
+def _moves_on(loop: EndlessLoop) -> bool:
+    """Whether a pass counts, or adds to what it has made: a text that grows by a token ends, without fewer of them."""
+    return any(
+        (isinstance(item, ast.AugAssign) and isinstance(item.target, ast.Name))
+        or (isinstance(item, ast.Call) and called_name(item) in _GROWS)
+        for item in body_of(loop)
+    )
 
 
 def _asked(loop: EndlessLoop) -> ast.expr | None:

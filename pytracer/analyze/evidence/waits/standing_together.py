@@ -9,7 +9,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
+from pytracer._patterns import Pattern
 from pytracer._text import shortened
+from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import argument_at, called_name, calls_on
 from pytracer.analyze.evidence.syntax.loops import last_of, loops_around
 from pytracer.analyze.evidence.syntax.names import last_name
@@ -27,6 +29,7 @@ from pytracer.analyze.view import ProcessView
 from pytracer.report.job import PythonFrame
 
 _BARRIER, _PUT, _SEMAPHORES = "Barrier.wait", "Queue.put", ("Semaphore.acquire", "BoundedSemaphore.acquire")
+_POOL = Pattern(r"/concurrent/futures/thread\.py$|/multiprocess(?:ing)?/pool\.py$")
 _TAKES = ("get", "get_nowait")
 _LONGEST = 60
 
@@ -46,7 +49,7 @@ def never_given_back(view: ProcessView, wait: ProcessWait, threads: Sequence[Sta
         asked = _asked_name(view, at, called)
         if tree is None or asked is None or at.file is None:
             continue
-        left = unreleased(tree, at.file, names_of_object(tree, asked))
+        left = unreleased(program_files(view.process.snapshot, [at]), at.file, names_of_object(tree, asked))
         if left:
             one = left[0]
             return ThreadReason(f"{who}{one.words}", one.advice, _places(one), sure=_nobody_works(view, threads))
@@ -97,12 +100,17 @@ def _at_barrier(view: ProcessView, wait: ProcessWait, threads: Sequence[Standing
     gone = f"; {left}" if left is not None else ""
     return ThreadReason(
         f"{who}: {made}, and no other thread is left to come to it{gone}",
-        f"Let line {call.lineno} count exactly those that call wait() in each round. {_how(left)}",
+        f"Let line {call.lineno} count exactly those that call wait() in each round. {_how(left, threads)}",
         ((at.file or "", call.lineno), (at.file or "", at.line or 0)),
     )
 
 
-def _how(left: str | None) -> str:
+def _how(left: str | None, threads: Sequence[StandingThread]) -> str:
+    if any(_POOL.search(frame.file or "") for item in threads for frame in item.frames):
+        return (
+            "A pool runs as many tasks at once as it has threads: give it one for each that the Barrier waits for, at "
+            "least (`max_workers`)."
+        )
     if left is None:
         return "Leave out of its number whoever does not call it, such as the thread that only joins the others."
     return "Let a thread that leaves early call abort() of it, or go on with wait() until the others are done."

@@ -27,6 +27,7 @@ from pytracer.analyze.evidence.syntax.same_successors import same_again
 from pytracer.analyze.evidence.syntax.same_tests import unmoved
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, spans_body
 from pytracer.analyze.evidence.syntax.standing_steps import may_stand
+from pytracer.analyze.evidence.syntax.swallowed import value_before
 from pytracer.analyze.evidence.syntax.unbounded import (
     EndlessLoop,
     Reason,
@@ -192,9 +193,25 @@ def _between_tries(view: ProcessView, frame: PythonFrame) -> tuple[EndlessLoop, 
     """Tries without a limit, where it slept in the `except` before the next one, whatever it had made in a try."""
     for loop in _loops(view, frame):
         handler = catches_all_tries(loop, frame.line or 0)
-        if handler is not None and spans_body(handler.body, frame.line or 0):
+        if handler is not None and spans_body(handler.body, frame.line or 0) and not _came_through(view, frame, loop):
             return loop, msgspec.structs.replace(_of_tries(view, loop, handler), idle=True)
     return None
+
+
+def _came_through(view: ProcessView, frame: PythonFrame, loop: EndlessLoop) -> bool:
+    """Whether a pass has come past a call of the `try`: what a line behind it counts has another value than before."""
+    tree, value_of = syntax_tree(view.process.snapshot, frame), _values(view, main_stack(view), frame)
+    scope = scope_of(tree, frame.line or 0) if tree is not None else None
+    for tried in (item for item in body_of(loop) if isinstance(item, ast.Try)):
+        calls = [item.end_lineno or 0 for part in tried.body for item in nodes_of(part) if isinstance(item, ast.Call)]
+        for item in (*tried.body, *tried.orelse):
+            if tree is None or scope is None or not isinstance(item, ast.AugAssign):
+                continue
+            known, text = value_of(item.target), ast.unparse(item.target)
+            before = value_before(tree, scope, loop, text)
+            if known is not None and before is not None and known != before and min(calls, default=0) < item.lineno:
+                return True
+    return False
 
 
 def _shown(
@@ -370,7 +387,7 @@ def _outer_reason(view: ProcessView, frames: Sequence[PythonFrame], place: int, 
                 sure=only_draws(loop),
             )
     tried = catches_all_tries(loop, frame.line)
-    return _of_tries(view, loop, tried) if tried is not None else only
+    return _of_tries(view, loop, tried) if tried is not None and not _came_through(view, frame, loop) else only
 
 
 def _of_tries(view: ProcessView, loop: EndlessLoop, handler: ast.ExceptHandler) -> Reason:

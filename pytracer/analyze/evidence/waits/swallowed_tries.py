@@ -14,9 +14,10 @@ import msgspec
 from pytracer._text import shortened
 from pytracer.analyze.evidence.exceptions.handled import Handled, handled_at_end
 from pytracer.analyze.evidence.slicing.files import program_files
+from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.error_counts import error_counts
 from pytracer.analyze.evidence.syntax.outcomes import ValueOf
-from pytracer.analyze.evidence.syntax.scopes import scope_of, spans_body
+from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, spans_body
 from pytracer.analyze.evidence.syntax.swallowed import (
     Mover,
     NoNext,
@@ -61,12 +62,13 @@ class SwallowedTries(msgspec.Struct, frozen=True):
         """Whether passes are known to have ended so, and none otherwise; a first pass may only take long."""
         failed = self.caught or self.handled is not None or self.count is not None
         stays = self.still is not None and failed
-        return stays or self.no_next is not None or (self._many and not self.found.movers)
+        return stays or self.no_next is not None or (self._many and not self.found.movers and self.found.stays)
 
     @property
     def reason(self) -> Reason:
         """Why the loop went on."""
-        sure, proven = self.no_next is not None or self._many, self.no_next is not None and self.still is not None
+        counted = self._many and not _sleeps(self.handler)
+        sure, proven = self.no_next is not None or counted, self.no_next is not None and self.still is not None
         return Reason(f"{self._passes}{self._still}{self._why}", self._advice, sure=sure, spins=proven, tries=True)
 
     @property
@@ -149,7 +151,7 @@ def swallowed_tries(view: ProcessView, frame: PythonFrame, value_of: ValueOf) ->
         told = [(item, text) for item, text in known if item.before is not None and text is not None]
         if any(text != item.before for item, text in told):
             return None
-        handled, handler = _handled(view, found), found.handlers[0]
+        handled, handler = _handled(view, found, frame.file), found.handlers[0]
         counts = [
             (item.name, count)
             for one in found.handlers
@@ -163,7 +165,7 @@ def swallowed_tries(view: ProcessView, frame: PythonFrame, value_of: ValueOf) ->
             loop,
             found,
             handler,
-            told[0][0] if told else None,
+            told[0][0] if told and found.stays else None,
             counts[0] if counts and counts[0][1] else None,
             handled,
             _no_next(view, frame, tree, found, handled),
@@ -191,10 +193,16 @@ def _waits(handler: ast.ExceptHandler) -> bool:
     return any(item in _NOT_YET for item in caught_names(handler))
 
 
-def _handled(view: ProcessView, found: SwallowingLoop) -> Handled | None:
+def _sleeps(handler: ast.ExceptHandler) -> bool:
+    """Whether it waits before the next try: what another process or host is still at work for may come."""
+    return any(isinstance(item, ast.Call) and called_name(item) == "sleep" for item in own_nodes(handler))
+
+
+def _handled(view: ProcessView, found: SwallowingLoop, file: str | None) -> Handled | None:
     """What a handler of the `try` had caught."""
     handled = handled_at_end(view)
-    lines = [item.line or 0 for item in handled.report.python_stack or ()] if handled is not None else []
+    stack = handled.report.python_stack or () if handled is not None else ()
+    lines = [item.line or 0 for item in stack if item.file == file]
     return handled if any(spans_body(found.tried.body, line) for line in lines) else None
 
 

@@ -9,9 +9,12 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from pytracer._text import shortened
+from pytracer.analyze.evidence.slicing.slice import Slice
+from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import calls_on
+from pytracer.analyze.evidence.syntax.changes import is_own
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
-from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes, scope_of, withs_around
+from pytracer.analyze.evidence.syntax.scopes import class_around, is_parameter, own_nodes, scope_of, withs_around
 from pytracer.analyze.evidence.waits.standing_threads import ThreadReason
 from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait
 from pytracer.analyze.evidence.waits.waits import program_stack
@@ -30,7 +33,7 @@ def taken_twice(view: ProcessView, wait: ProcessWait) -> ThreadReason | None:
     frames = program_stack(view)
     for depth, frame in enumerate(frames):
         for taken in _entering(view, frame):
-            outer = _holder(view, frames[depth + 1 :], frame, taken)
+            outer = _holder(view, frames, depth, taken)
             if outer is None:
                 continue
             where, line = outer
@@ -56,11 +59,12 @@ def _entering(view: ProcessView, frame: PythonFrame) -> Iterator[ast.expr]:
 
 
 def _holder(
-    view: ProcessView, outer: Sequence[PythonFrame], inner: PythonFrame, taken: ast.expr
+    view: ProcessView, frames: Sequence[PythonFrame], depth: int, taken: ast.expr
 ) -> tuple[PythonFrame, int] | None:
     """The closest frame further out that is inside of a `with` of the same, and the line of that."""
+    inner = frames[depth]
     tree = syntax_tree(view.process.snapshot, inner)
-    for frame in outer:
+    for further, frame in enumerate(frames[depth + 1 :], start=depth + 1):
         other = syntax_tree(view.process.snapshot, frame)
         if other is None or tree is None or frame.line is None or frame.file != inner.file:
             continue
@@ -69,8 +73,27 @@ def _holder(
             continue
         for entered in withs_around(other, frame.line):
             if any(ast.unparse(item.context_expr) == ast.unparse(taken) for item in entered.items):
-                return frame, entered.lineno
+                same = _is_same(Slice(view.process.snapshot, frames), taken, depth, further)
+                return (frame, entered.lineno) if same else None
     return None
+
+
+def _is_same(back: Slice, taken: ast.expr, depth: int, further: int) -> bool:
+    """Whether the variables in it have one value in both frames: a `path` that was passed may be of another file."""
+    inner, outer = back.spot(depth), back.spot(further)
+    if inner is None or outer is None:
+        return False
+    names = [item for item in nodes_of(taken) if isinstance(item, ast.Name) and item.id != "self"]
+    local = [item for item in names if any(is_own(spot.scope, item.id) or is_parameter(spot.scope, item.id)
+                                           for spot in (inner, outer))]  # fmt: skip
+    return all(_origin(back, name, inner) == _origin(back, name, outer) for name in local)
+
+
+def _origin(back: Slice, name: ast.Name, spot: Spot) -> tuple[str | None, int, str]:
+    """The line that made a value, as far back as it is known; of a parameter, its function's line."""
+    made = back.made(name, spot, calls=False)
+    line = getattr(made.spot.scope, "lineno", 0) if isinstance(made.node, ast.Name) else made.line
+    return made.spot.file, line, ast.unparse(made.node)
 
 
 def _of_object(taken: ast.expr) -> bool:

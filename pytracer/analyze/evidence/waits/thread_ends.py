@@ -85,7 +85,7 @@ def _flag(view: ProcessView, at: PythonFrame) -> ThreadReason | None:
         f"Put `{text}` ({line}) into a `finally` around what comes before it: a `return` or an error there leaves it "
         "out, and the thread goes on. Or start the thread with daemon=True if it may be cut off.",
         (*places, (file, call.lineno)),
-        sure=tree is not None and (setter.wakes or _asks_soon(tree, at.line or 0)),
+        sure=tree is not None and ((setter.wakes and _asks(tree, at.line or 0)) or _asks_soon(tree, at.line or 0)),
     )
 
 
@@ -174,6 +174,11 @@ def _is_of(files: Mapping[str, ast.Module], setter: Setter, call: ast.Call) -> b
             if last_name(target) == name]  # fmt: skip
     kinds = {owner.name, *(item.name for item in classes_below([*files.values()], owner))}
     return bool(made) and all(isinstance(item, ast.Call) and called_name(item) in kinds for item in made)
+
+
+def _asks(tree: ast.Module, line: int) -> bool:
+    """Whether the thread stood in the wait itself: work of a pass may only take long before it asks again."""
+    return taking(tree, line) is not None or any(called_name(item) in ("wait", "get") for item in calls_on(tree, line))
 
 
 def _asks_soon(tree: ast.Module, line: int) -> bool:

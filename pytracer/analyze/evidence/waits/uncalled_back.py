@@ -32,10 +32,10 @@ class UncalledBack(msgspec.Struct, frozen=True):
     @property
     def sentence(self) -> str:
         """For the headline."""
-        idle = ". All workers of the pool waited for a next task, so some tasks had failed" if self.sure else ""
+        left = ". All workers of the pool waited for a next task: none is left that may still call it"
         return (
             f"Only {self.callback}() changes `{self.fills}`, the callback of line {self.line}: {self.method}() does "
-            f"not call it for a task that fails, and nobody asks for such an error{idle}"
+            f"not call it for a task that fails, and nobody asks for such an error{left if self.sure else ''}"
         )
 
     @property
@@ -43,8 +43,14 @@ class UncalledBack(msgspec.Struct, frozen=True):
         """How the error is to be seen."""
         return (
             f"Pass error_callback=print to {self.method}() in line {self.line}, or keep what it returns and call its "
-            "get(), which raises the error of the task. Let the loop count failed tasks, too."
+            f"get(), which raises the error of the task. Let the loop count failed tasks, too. {self._else}"
         )
+
+    @property
+    def _else(self) -> str:
+        if self.sure:
+            return "If none has failed, compare how many tasks are given with how many results the loop waits for."
+        return "If the workers are only slow, raise the time limit."
 
 
 def uncalled_back(job: JobView, view: ProcessView, test: ast.expr, at: PythonFrame) -> UncalledBack | None:

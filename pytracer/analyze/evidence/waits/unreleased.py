@@ -7,7 +7,7 @@ good. Where a `finally` or a `with` gives it back, nothing is said.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -55,9 +55,12 @@ class Unreleased(msgspec.Struct, frozen=True):
         )
 
 
-def unreleased(tree: ast.Module, file: str, names: frozenset[str]) -> list[Unreleased]:
-    """All of a file, of what has one of these names."""
+def unreleased(files: Mapping[str, ast.Module], file: str, names: frozenset[str]) -> list[Unreleased]:
+    """All of a file, of what has one of these names; none where another function gives back what one has taken."""
     found: list[Unreleased] = []
+    tree = files.get(file)
+    if tree is None or any(_is_handed_on(item, names) for item in files.values()):
+        return found
     for function in (item for item in nodes_of(tree) if isinstance(item, _FUNCTIONS)):
         nodes = own_nodes(function)
         for taken in _calls(nodes, "acquire"):
@@ -65,6 +68,20 @@ def unreleased(tree: ast.Module, file: str, names: frozenset[str]) -> list[Unrel
             if (last_name(thing) or "") in names:
                 found += _left(tree, file, function, taken, ast.unparse(thing))
     return found
+
+
+def _is_handed_on(tree: ast.Module, names: frozenset[str]) -> bool:
+    """Whether a release() stands where nothing was taken, as in the task that was begun with the lock taken."""
+    takers = [item for item in nodes_of(tree) if isinstance(item, _FUNCTIONS) and _of(item, "acquire", names)]
+    own = {id(part) for item in takers for part in _of(item, "release", names)}
+    return any(id(item) not in own for item in _of(tree, "release", names, deep=True))
+
+
+def _of(scope: ast.AST, method: str, names: frozenset[str], *, deep: bool = False) -> list[ast.Attribute]:
+    """The method of such a name, also where it is passed on without a call."""
+    nodes = nodes_of(scope) if deep else own_nodes(scope)
+    return [item for item in nodes if isinstance(item, ast.Attribute) and item.attr == method
+            and (last_name(item.value) or "") in names]  # fmt: skip
 
 
 def _left(

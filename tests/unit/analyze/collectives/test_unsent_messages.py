@@ -10,7 +10,8 @@ import pytest
 from pytracer.analyze.engine import build_report
 from tests.support.collectives import TIME_OUT, Ranks
 from tests.support.deaths import finding
-from tests.support.scenarios import TORCH, program_in
+from tests.support.scenarios import PYTHON, TORCH, program_in
+from tests.support.standing import EXIT
 from tests.support.synth import Frame
 
 Way = Sequence[tuple[str, int]]  # functions and their lines, the innermost first
@@ -36,8 +37,13 @@ RECEIVES: Way = [("collect", 7), ("main", 11), ("<module>", 15)]
 MEETS: Way = [("main", 14), ("<module>", 15)]
 
 
-def cycle(run: Path, source: str, receives: Way, meets: Way, *, receiver: int = 0, ranks: int = 2) -> tuple[str, str]:
-    """The headline and the advice. The receiver waits for a message of the other rank, the others at a barrier."""
+def cycle(
+    run: Path, source: str, receives: Way, meets: Way, *, receiver: int = 0, ranks: int = 2, works: bool = False
+) -> tuple[str, str]:
+    """The headline and the advice. The receiver waits for a message of the other rank, the others at a barrier.
+
+    `works`: the other rank is in no call of torch.distributed.
+    """
     program, job = str(program_in(run, source)), Ranks(ranks)
     for rank in range(ranks):
         way = receives if rank == receiver else meets
@@ -46,6 +52,11 @@ def cycle(run: Path, source: str, receives: Way, meets: Way, *, receiver: int = 
         own: list[Frame] = [(function, program, line) for function, line in way]
         by, group = box.site(in_torch, own[0]), job.groups[rank]["0"]
         sender = 1 if receiver == 0 else 0
+        if rank != receiver and works:
+            job.terminated(rank)
+            box.at(7900).signal_seen(15, 99)
+            box.crash(0, code=0, state=EXIT, python=own, native=[(PYTHON, 0x1000)])
+            continue
         if rank == receiver:
             box.collective("recv_", group=group, by=by, sequence_nr=1, state="started", peer=sender, tag=0, flags=1,
                            sizes=[1], nbytes=4)  # fmt: skip
@@ -71,12 +82,19 @@ def test_condition_around_the_only_send_is_told(run: Path) -> None:
         ("    if len(rows) > 0:\n", "    if rank > 0:\n"),  # that is how they share the work
         ("dst=0", "dst=1"),
         ("        send(mined(rank))\n", "        dist.send(x, dst=0)\n"),
+        ("        send(mined(rank))\n", "        start(dist.P2POp(dist.isend, x, 0))\n"),
     ],
 )
 def test_send_that_no_condition_leaves_out_is_no_reason(old: str, new: str, run: Path) -> None:
     """The look-alikes."""
     summary, _ = cycle(run, MINE.replace(old, new), RECEIVES, MEETS)
     assert summary and "the only line that sends" not in summary
+
+
+def test_sender_that_is_only_slow_has_left_nothing_out(run: Path) -> None:
+    """The look-alike: it still makes the rows that it is to send."""
+    summary, _ = cycle(run, MINE, RECEIVES, [("mined", 20), ("main", 13), ("<module>", 15)], works=True)
+    assert "never sent that message" in summary and "the only line that sends" not in summary
 
 
 STOPS = """\
@@ -115,6 +133,7 @@ def test_loop_that_leaves_out_the_last_rank_is_told(run: Path) -> None:
         ("range(1, world - 1)", "range(1, world)"),
         ("range(1, world - 1)", "range(1, count(world))"),  # how many is not known
         ("dst=worker", "dst=others[worker]"),
+        ("world = dist.get_world_size()", "world = dist.get_world_size() + 1"),  # another number
     ],
 )
 def test_loop_that_may_come_to_the_rank_is_no_reason(old: str, new: str, run: Path) -> None:

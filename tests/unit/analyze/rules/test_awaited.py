@@ -58,6 +58,19 @@ def test_semaphore_that_is_asked_for_inside_of_itself_is_told(quiet: bool, told:
     assert advice(found).startswith("Take `self.limit` in one of the two only")
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("generate(prompt)", "self.reader.readline()"),
+        ("generate(prompt)", "asyncio.sleep(30)"),
+        ("class Worker", "import aiohttp\n\nclass Worker"),
+    ],
+)
+def test_loop_that_may_wait_for_a_server_is_not_known_to_stand(old: str, new: str, run: Path) -> None:
+    """The look-alike: fewer tasks than the Semaphore admits, and a slow server."""
+    assert verdict(looped(run, NESTED.replace(old, new))) == ("hang", "possible")
+
+
 def test_lock_of_asyncio_admits_no_task_twice(run: Path) -> None:
     found = looped(run, NESTED.replace("Semaphore(count)", "Lock()"))
     assert "takes it again (line 6): a Lock of asyncio cannot be taken twice by one task" in summary(found)
@@ -181,6 +194,15 @@ def test_taker_that_never_ends_is_not_to_be_awaited(run: Path) -> None:
     found = looped(run, source)
     assert "line 13 awaits embed, which takes from `queue` for ever (line 3): nothing leaves its loop" in summary(found)
     assert advice(found).startswith("Let the loop end at a mark: put `None` into `queue` behind the last item")
+
+
+def test_gather_that_an_exception_of_the_program_ends_may_be_slow(run: Path) -> None:
+    """The look-alike: the line that fills the queue raises at its end."""
+    gathers = "    try:\n        await asyncio.gather(*tasks)\n    except Done:\n        pass\n"
+    source = QUEUE.replace("    await queue.join()\n    for task in tasks:\n        task.cancel()\n", gathers)
+    assert "for ever" in summary(looped(run, source))
+    source = f"async def fill(queue):\n    await queue.put(1)\n    raise Done()\n\n{source}"
+    assert "for ever" not in summary(looped(run, source))
 
 
 def test_wait_for_the_first_of_several_ends_with_that(run: Path) -> None:

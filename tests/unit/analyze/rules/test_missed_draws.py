@@ -77,6 +77,14 @@ def test_a_call_that_goes_on_has_found_nothing_for_a_draw_before(run: Path) -> N
     assert "(`other` = 10)" not in summary(found) and "it now asked for `left_64_00010`" in summary(found)
 
 
+def test_a_first_draw_that_takes_long_has_not_found_nothing(run: Path) -> None:
+    """The look-alike: the variables are None because nothing was asked for yet."""
+    source = PAIRS.replace('left = self.get("left_{}_{}".format(self.size, str(index).zfill(5)))', "left = None", 1)
+    source = source.replace('right = self.get(f"right_{index:05d}")', "right = None", 1)
+    assert "had found nothing" not in summary(drawing(run, line=10, source=source))
+    assert "had found nothing" in summary(drawing(run, line=11, source=source))
+
+
 def test_what_is_found_ends_the_loop(run: Path) -> None:
     """The look-alike: the loop is about to end."""
     found = drawing(run, left=[1], right=[2])

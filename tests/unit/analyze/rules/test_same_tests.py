@@ -52,6 +52,7 @@ def test_list_that_nothing_fills_is_told_whatever_was_made_meanwhile(run: Path) 
         ("        save(batch)\n", "        args.count -= 1\n"),
         ("        save(batch)\n", "        if not batch:\n            return\n"),
         ("    images = []\n", "    images = stored(args)\n"),
+        ("args.count:", "8 and not args.stopped:"),  # which another thread sets
     ],
 )
 def test_list_that_a_pass_may_fill_is_no_reason(old: str, new: str, run: Path) -> None:
@@ -123,6 +124,29 @@ def test_tries_that_have_a_limit_are_no_reason(old: str, new: str, run: Path) ->
     assert "nothing limits the number of tries" not in summary(asleep(run, TRIES.replace(old, new), ("load", 6)))
 
 
+POLITE = """\
+def download(urls):
+    done = 0
+    while True:
+        try:
+            if done == len(urls):
+                return done
+            fetch(urls[done])
+            done += 1
+        except Throttled:
+            time.sleep(1.5)
+"""
+
+
+@pytest.mark.parametrize(("done", "told"), [("0", True), ("57", False)])
+def test_tries_of_which_some_came_through_go_on(done: str, told: bool, run: Path) -> None:
+    """The look-alike: slow, and it sleeps where a server asks it to."""
+    program = str(s.program_in(run, POLITE))
+    box = stopped(parent().at(59_990).alloc(0x1000, 64), [("download", program, 10), ("main", program, 12)])
+    found = in_native(run, box, native="time_sleep", values=(HeldValue("done", done, 0),))
+    assert ("nothing limits the number of tries" in summary(found)) == told
+
+
 MARK = """\
 def prepare(cache):
     (cache / "_SUCCESS").touch()
@@ -151,13 +175,25 @@ def test_file_of_a_name_that_no_line_writes_is_told_with_the_one_like_it(run: Pa
         ('(cache / "_SUCCESS").touch()', 'open("_SUCCESS")'),  # which is read
         ('cache / ".success"', "cache / NAME"),
         ("def prepare", 'NAME = ".success"\n\ndef prepare'),  # which another line may use
+        ('"_SUCCESS"', '"success_2"'),  # the mark of the next stage
+        (
+            "        time.sleep(0.1)\n",
+            "        time.sleep(0.1)\n    (cache / '_success').touch()\n",
+        ),
     ],
 )
 def test_file_of_a_name_that_a_line_may_write_is_no_reason(old: str, new: str, run: Path) -> None:
     """The look-alikes."""
     source = MARK.replace(old, new)
+    if "_success'" in source:  # written behind the loop alone
+        source = source.replace('"_SUCCESS"', '"vocabulary.txt"')
     line = source.splitlines().index("        time.sleep(0.1)") + 1
     assert "It looks for" not in summary(asleep(run, source, ("wait", line), ("main", 9)))
+
+
+def test_name_that_is_only_alike_is_a_possible_reason(run: Path) -> None:
+    source = MARK.replace('"_SUCCESS"', '"sucess"')
+    assert verdict(asleep(run, source, ("wait", 7), ("main", 9))) == ("hang", "possible")
 
 
 CALLBACKS = """\
@@ -201,7 +237,7 @@ def test_workers_that_are_idle_have_done_all_tasks(run: Path) -> None:
     worker.crash(0, code=0, state=EXIT, python=IDLE, native=[(s.LIBC, 0x10), (s.PYTHON, 0x20)])
     found = rendered(run, CALLBACKS, worker)
     assert verdict(found) == ("hang", "likely")
-    assert "All workers of the pool waited for a next task, so some tasks had failed" in summary(found)
+    assert "All workers of the pool waited for a next task: none is left that may still call it" in summary(found)
 
 
 @pytest.mark.parametrize(

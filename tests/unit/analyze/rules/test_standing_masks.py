@@ -98,6 +98,13 @@ def test_as_many_rows_as_columns_may_come_to_the_end(run: Path) -> None:
     assert "rows" not in summary(found) and "for ever" not in summary(found)
 
 
+@pytest.mark.parametrize("more", ["tokens.append(draw(cost))", "place += 1"])
+def test_passes_that_each_make_a_part_come_to_an_end_without_fewer_left(more: str, run: Path) -> None:
+    """The look-alike: texts that grow by a token in each pass, none of which has come to its end yet."""
+    source = MATCHER.replace("keep_cheapest(taken, cost)", more)
+    assert "recorded passes" not in summary(assigning(run, [2] * 12, rows=13, columns=12, source=source))
+
+
 def test_another_number_than_the_rows_lack_has_another_reason(run: Path) -> None:
     found = assigning(run, [4] * 12)
     assert verdict(found) == ("hang", "possible")

@@ -149,6 +149,8 @@ def test_branch_that_keeps_a_semaphore_is_told(run: Path) -> None:
         ("        return VIEWS[scene]\n    VIEWS", "        slots.release()\n        return VIEWS[scene]\n    VIEWS"),
         ("    slots.acquire()\n", "    if not slots.acquire(timeout=5):\n        return None\n"),
         ("        return VIEWS[scene]\n    VIEWS", "        raise KeyError(scene)\n    VIEWS"),
+        ("def main(", "def drawn(job):\n    slots.release()\n\ndef main("),  # the task gives it back
+        ("def main(", "DONE = [slots.release]\n\ndef main("),
     ],
 )
 def test_semaphore_that_no_branch_keeps_is_no_reason(old: str, new: str, run: Path) -> None:

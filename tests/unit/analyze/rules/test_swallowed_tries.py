@@ -172,10 +172,43 @@ def test_passes_that_may_end_the_loop_otherwise_are_not_told(old: str, new: str,
     assert "ended in the `except" not in summary(found) and "end in the `except" not in summary(found)
 
 
+@pytest.mark.parametrize(
+    "moves",
+    [
+        "if fits(row):\n                    i += 1",
+        "if row is None:\n                    continue\n                i += 1",
+        "i = i + 1 if worse(row) else 0",
+        "i += len(row)",
+    ],
+)
+def test_passes_that_raise_nothing_and_bring_it_no_nearer_are_no_errors(moves: str, run: Path) -> None:
+    """The look-alikes: healthy passes that reject what they drew, or set the counter back, beside some errors."""
+    source = FEEDER.replace("self.gen.next()", "self.read(i)").replace("i += 1", moves)
+    found = taking(run, source, line=11, i=0, failed=82)
+    assert "ended in the `except" not in summary(found) and "is still 0" not in summary(found)
+
+
+def test_errors_of_a_loop_that_is_left_at_its_end_are_no_reason(run: Path) -> None:
+    """The look-alike: bad lines among many good ones, until there is none."""
+    source = RETURNS.replace(
+        "return load(root, names)", "line = load(root, names)\n            if line is None:\n                break"
+    )
+    found = taking(run, source, line=5, failed=5_120)
+    assert "ended in the `except" not in summary(found)
+
+
 def test_tries_that_are_counted_are_told_with_their_number(run: Path) -> None:
     found = taking(run, RETURNS, line=7, failed=5_120)
     assert verdict(found) == ("hang", "likely")
     assert "5,120 passes (`failed`) ended in the `except Exception` of line 6" in summary(found)
+
+
+def test_tries_that_wait_in_between_may_be_of_what_is_not_there_yet(run: Path) -> None:
+    """The look-alike: a job of another host that is asked for until it is done."""
+    source = RETURNS.replace("            names = names[1:]\n", "            time.sleep(1)\n")
+    found = taking(run, source, line=5, failed=5_120)
+    assert "5,120 passes (`failed`) ended in" in summary(found)
+    assert verdict(found) == ("hang", "possible")
 
 
 def test_workers_that_wait_for_a_parent_in_such_a_loop_are_its_consequence(run: Path) -> None:

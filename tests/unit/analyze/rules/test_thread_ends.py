@@ -146,6 +146,11 @@ def test_event_of_the_loop_is_told_with_what_leaves_its_call_out(run: Path) -> N
     )
 
 
+def test_thread_at_work_in_its_pass_may_be_about_to_end(run: Path) -> None:
+    """The look-alike: the Event may be set, and the thread has not asked for it since."""
+    assert verdict(at_end(run, EVENT, 4)) == ("hang", "possible")
+
+
 def test_event_by_which_a_loop_is_left_is_told_the_same(run: Path) -> None:
     looks = "        while True:\n            if self.stopped.is_set():\n                break\n"
     source = MONITOR.replace("        while not self.stopped:\n", looks).replace("ed = True", "ed.set()")

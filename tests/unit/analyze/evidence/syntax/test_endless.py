@@ -242,6 +242,35 @@ def test_episode_that_something_else_may_end_is_no_such_loop(more: str) -> None:
     assert found is None or "gives a `done`" not in found.words
 
 
+LEFT_AT = """\
+def run(env, x, tol):
+    while True:
+        {sets}
+        if {test}:
+            break
+"""
+
+
+@pytest.mark.parametrize(
+    ("sets", "test", "words"),
+    [
+        ("done = env.step(x)", "done", "gives a `done` that is true"),
+        ("alive = env.step(x)", "not alive", "gives a `alive` that is false"),
+        ("delta = move(x)", "delta < tol", "ends only when `delta < tol` becomes true by line 3"),
+        ("token = read(x)", "token == env.end", "ends only when `token` equals `env.end`"),
+    ],
+)
+def test_loop_that_an_if_leaves_ends_where_that_is_true(sets: str, test: str, words: str) -> None:
+    found = reason(LEFT_AT.format(sets=sets, test=test), 3)
+    assert found is not None and words in found.words
+
+
+def test_loop_that_is_left_at_another_token_is_not_told_to_wait_for_it() -> None:
+    """The look-alike of `while token != end`."""
+    found = reason(LEFT_AT.format(sets="token = read(x)", test="token != env.start"), 3)
+    assert found is None or "equals" not in found.words
+
+
 LEFT_OUT = """\
 def run(self, loader):
     while self.step < self.most:

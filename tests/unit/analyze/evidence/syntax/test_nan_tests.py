@@ -30,7 +30,8 @@ def solve(x, tol):
 
 def reason(source: str, **values: str) -> Reason | None:
     tree = ast.parse(source)
-    return nan_test(loops_at(scope_of(tree, 4), 4)[0], lambda node: values.get(ast.unparse(node)))
+    scope = scope_of(tree, 4)
+    return nan_test(scope, loops_at(scope, 4)[0], lambda node: values.get(ast.unparse(node)))
 
 
 def test_patience_that_nan_sets_anew_is_told() -> None:
@@ -62,6 +63,10 @@ def test_tolerance_that_nan_never_meets_is_told() -> None:
         (f"{PATIENCE}        waited += 1\n", {"value": "nan", "best": "0.5"}),  # it comes to its end
         (PATIENCE.replace("waited < patience", "True"), {"value": "nan", "best": "0.5"}),
         (TOLERANCE.format(test="delta > tol"), {"delta": "nan", "tol": "0.001"}),  # which ends
+        (TOLERANCE.format(test="not delta < tol").replace("1.0", "float('nan')"), {"delta": "nan", "tol": "0.001"}),
+        (TOLERANCE.format(test="not delta < tol").replace("1.0", "math.nan"), {"delta": "nan", "tol": "0.001"}),
+        (TOLERANCE.format(test="not self.gap < tol"), {"self.gap": "nan", "tol": "0.001"}),  # that moved() may set
+        (PATIENCE.replace("best, waited = 1e9, 0", "best, waited = np.nan, 0"), {"value": "0.7", "best": "nan"}),
     ],
 )
 def test_loop_that_no_nan_keeps_going_has_no_such_reason(source: str, values: dict[str, str]) -> None:

@@ -52,6 +52,27 @@ def test_file_lock_of_another_file_is_no_reason(old: str, new: str, run: Path) -
     assert "has that lock itself" not in summary(flocked(run, RECORDS.replace(old, new)))
 
 
+INDEX = """\
+def index(path, row):
+    with locked(path):
+        write(path, row)
+
+def save(model, path):
+    with locked(path):
+        index(path, model)
+"""
+
+
+@pytest.mark.parametrize(("passed", "told"), [("path", True), ("path + '.idx'", False), ("index_of(path)", False)])
+def test_file_lock_of_a_path_that_is_passed_on_is_of_that_one(passed: str, told: bool, run: Path) -> None:
+    """The look-alikes: a variable of the same name has another path."""
+    script = str(s.program_in(run, INDEX.replace("index(path, model)", f"index({passed}, model)")))
+    stack: list[Frame] = [("locked", "/usr/lib/python3.11/site-packages/locks.py", 15)]
+    stack += [("index", script, 2), ("save", script, 7)]
+    found = below(run, stopped(parent(), stack), native=[("flock", s.LIBC), ("fcntl_flock", s.PYTHON)])
+    assert ("it has that lock itself: save took it" in summary(found)) == told
+
+
 TABLES = """\
 def by_user(tables):
     with tables.users:
