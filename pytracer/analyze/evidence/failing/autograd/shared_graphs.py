@@ -80,6 +80,8 @@ def _freed_by_grad(at: FailingLine, loss: str) -> str | None:
         name = outputs[0].id if outputs and isinstance(outputs[0], ast.Name) else None
         if kept or name is None or name not in read or not way[loss].lineno >= call.lineno:
             continue
+        if name in way and way[name].lineno > call.lineno:  # another one by then
+            continue
         return (
             f"{at.here(call.lineno).capitalize()} (`{source(call)}`) has freed the graph of `{name}`, of which "
             f"`{loss}` ({at.here(way[loss].lineno)}) is made. Pass create_graph=True there, where what it gives shall "
