@@ -74,7 +74,7 @@ def _tables(frame: FrameType, missing: object) -> list[dict[str, object]]:
 
 def _read_of(owner: object, frame: FrameType, name: str) -> Iterator[tuple[str, object]]:
     """Attributes of another object than `self` that the frame's code names."""
-    if name == "self" or type(owner) in TABLES or isinstance(owner, (type, ModuleType, FunctionType)):
+    if name == "self" or type(owner) in TABLES or issubclass(type(owner), (type, ModuleType, FunctionType)):
         return
     own = attributes_of(owner)
     yield from ((part, own[part]) for part in frame.f_code.co_names if part in own)
@@ -91,7 +91,7 @@ def _nearest(missing: str, names: list[str]) -> list[str]:
 def _attributes(error: AttributeError, frame: FrameType) -> list[dict[str, object]]:
     """Those like the missing one."""
     found = _ATTRIBUTE.search(str(error.args[0])) if error.args and type(error.args[0]) is str else None
-    owner, name = getattr(error, "obj", None), getattr(error, "name", None)
+    owner, name = _of_error(error, "obj"), _of_error(error, "name")
     if owner is None or type(name) is not str:  # torch.nn.Module raises its own
         if found is None:
             return []
@@ -106,13 +106,19 @@ def _attributes(error: AttributeError, frame: FrameType) -> list[dict[str, objec
     return [{"of": str(kind)[:_NAME_CHARACTERS], "names": like}] if like else []
 
 
+def _of_error(error: AttributeError, name: str) -> Any:
+    """Python's own attribute, since 3.10; not one that a class of the program has by that name."""
+    own = AttributeError.__dict__.get(name)
+    return own.__get__(error) if own is not None else None
+
+
 def _names_of(owner: object) -> set[str]:
     own = attributes_of(owner)
     found = {*own}
     for part in ("_modules", "_parameters", "_buffers"):
         held = own.get(part)
-        if isinstance(held, dict) and type(held) in TABLES:
-            found |= {*held}
+        if type(held) in TABLES:
+            found |= {*held}  # type: ignore[misc]
     if type(owner) is not ModuleType:
         for kind in _bases(type(owner)):
             found |= {*type.__getattribute__(kind, "__dict__")}

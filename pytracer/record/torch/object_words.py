@@ -40,7 +40,7 @@ def _is_used_up(value: object, level: int = 0) -> bool:
         return value.__length_hint__() == 0  # type: ignore[attr-defined,no-any-return]
     if kind not in _ENDED or level == _MOST_LEVELS:
         return False
-    held = [item for item in gc.get_referents(value) if not isinstance(item, type)]
+    held = [item for item in gc.get_referents(value) if not issubclass(type(item), type)]
     if kind is itertools.chain or kind is itertools.islice:
         return not held  # both let go of what they read from when it ends
     inner = [*held, *(part for item in held if type(item) is tuple for part in item)]  # zip and map hold a tuple

@@ -45,7 +45,10 @@ def _kept(at: FailingLine) -> Iterator[tuple[str, int, str]]:
         for item in nodes_of(at.tree)
         if isinstance(item, (ast.Name, ast.Attribute)) and item.lineno in way and isinstance(item.ctx, ast.Load)
     }
-    for name in sorted(read):
+    parts = {
+        ast.unparse(item.value) for item in nodes_of(at.tree) if isinstance(item, ast.Subscript) and item.lineno in way
+    }
+    for name in sorted(read - parts):  # the last ones of a list may be of this round
         added = [call for owner, call in _calls(at.tree, ("append",)) if owner == name]
         if len(added) != 1 or not added[0].args or _NO_GRAPH.search(ast.unparse(added[0].args[0])):
             continue

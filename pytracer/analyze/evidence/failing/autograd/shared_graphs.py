@@ -10,6 +10,7 @@ import ast
 from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
+from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
@@ -80,12 +81,22 @@ def _freed_by_grad(at: FailingLine, loss: str) -> str | None:
         name = outputs[0].id if outputs and isinstance(outputs[0], ast.Name) else None
         if kept or name is None or name not in read or not way[loss].lineno >= call.lineno:
             continue
+        if _is_left_out(at, call.lineno) or any(
+            call.lineno < line <= way[loss].lineno for line, _ in lines_that_bind(at.scope, name)
+        ):  # another one by then
+            continue
         return (
             f"{at.here(call.lineno).capitalize()} (`{source(call)}`) has freed the graph of `{name}`, of which "
             f"`{loss}` ({at.here(way[loss].lineno)}) is made. Pass create_graph=True there, where what it gives shall "
             "be part of the loss, as in a gradient penalty; else retain_graph=True."
         )
     return None
+
+
+def _is_left_out(at: FailingLine, line: int) -> bool:
+    """Whether a line is below a condition that the failing line is not below: it may not have run."""
+    ifs = [item for item in own_nodes(at.scope) if isinstance(item, ast.If)]
+    return any(item.lineno < line <= (item.end_lineno or 0) < at.line for item in ifs)
 
 
 def _is_handed(node: ast.expr, name: str) -> bool:

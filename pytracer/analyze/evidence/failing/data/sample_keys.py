@@ -36,7 +36,7 @@ def lacking_key(at: FailingLine, kinds: Sequence[tuple[str, str]], found: Getter
         return None
     key, place = at.message.strip(), kinds[1][0].removeprefix("batch[").rstrip("]")
     one, other = sample_name(at, int(place)), sample_name(at, 0).partition(" of ")[0]
-    sets = _setting(found, key) if found is not None else []
+    sets = _setting(found, key) if found is not None and not _takes_away(found) else []
     where = list(dict.fromkeys(at.place(found.spot, item.lineno) for item in sets)) if found is not None else []
     tests = _tests(found, sets[0]) if found is not None and len(sets) == 1 else []
     why = (
@@ -68,6 +68,14 @@ def _setting(found: Getter, key: str) -> list[ast.stmt]:
         if isinstance(item, ast.Expr) and isinstance(item.value, ast.Call) and called_name(item.value) == "update"
         if any(repr(part.arg) == key for part in item.value.keywords)
     ]
+
+
+def _takes_away(found: Getter) -> bool:
+    """Whether it also takes keys out of a dict: a sample may lack one that was set."""
+    return any(
+        isinstance(item, ast.Delete) or (isinstance(item, ast.Call) and called_name(item) == "pop" and item.args)
+        for item in own_nodes(found.method)
+    )
 
 
 def _tests(found: Getter, line: ast.stmt) -> list[str]:

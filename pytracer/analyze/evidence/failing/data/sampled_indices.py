@@ -35,6 +35,8 @@ def index_of_part(at: FailingLine) -> str | None:
     if at.kind != "IndexError" or not (at.stack[0].file or "").endswith(_OF_DATASET):
         return None
     names = [item.function or "" for item in at.stack[:2]]
+    if "." in names[0] and not names[0].startswith("Subset."):
+        return None
     if not any(item.startswith("Subset.") or item.endswith("__getitems__") for item in names):
         return None
     loaders = [item for item in _loaders(at) if _part_of(at, item) is not None]
@@ -46,6 +48,8 @@ def index_of_part(at: FailingLine) -> str | None:
     sampler = made.node if isinstance(made.node, ast.Call) else loader.sampler
     line = at.in_file(made.spot.file, getattr(sampler, "lineno", loader.call.lineno))
     if call is None or not _counts_whole(sampler, call):
+        if call is not None and not _has_all(at, call, loader.spot):
+            return None
         return (
             f"`{source(sampler)}` ({line}) gives an index that `{part}` does not have: a Subset is indexed from 0 to "
             "its own length. Make the sampler for that length, or give the loader the whole data set."
@@ -108,6 +112,17 @@ def _part_of(at: FailingLine, loader: _Loader) -> tuple[str, ast.Call | None] | 
     if not calls:
         return None
     return source(given), calls[0] if called_name(calls[0]) == "Subset" and len(calls[0].args) > 1 else None
+
+
+def _has_all(at: FailingLine, part: ast.Call, spot: Spot) -> bool:
+    """Whether the whole has the indices of a part: written out, or refused by the data set's own method else."""
+    indices, whole = (
+        at.slice.made(item, structs.replace(spot, depth=None), calls=False).node
+        for item in (part.args[1], part.args[0])
+    )
+    return isinstance(indices, (ast.List, ast.Tuple)) or (
+        isinstance(whole, ast.Call) and (called_name(whole) or "")[:1].isupper()
+    )
 
 
 def _counts_whole(sampler: ast.expr, part: ast.Call) -> bool:

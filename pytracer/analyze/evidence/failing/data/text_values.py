@@ -8,11 +8,11 @@ import msgspec
 
 from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.exceptions.name_origins import sample_number
-from pytracer.analyze.evidence.failing.data.text_lines import line_of_file
+from pytracer.analyze.evidence.failing.data.text_lines import line_of_file, on_the_way
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.loops import LOOPS
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
-from pytracer.analyze.evidence.syntax.scopes import own_nodes, spans_body
+from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, spans_body, statement_at
 
 _REFUSED = Pattern(
     r"^(?:could not convert string to (float): |invalid literal for (int)\(\) with base \d+: )"
@@ -21,6 +21,7 @@ _REFUSED = Pattern(
 _KEY = Pattern(r"\[('(?:[^'\\]|\\.)*')\]$")
 _MISSING = ("nan", "na", "n/a", "null", "none", "nil", "-", "?", ".", "missing", "unknown")
 _DECIMAL, _THOUSANDS = Pattern(r"[+-]?\d+,\d+$"), Pattern(r"[+-]?\d{1,3}(?:,\d{3}){1,4}(?:\.\d+)?$")
+_PLACES = Pattern(r"[\w.]+(?:\[(?:'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|-?\d+)\])*")
 _MAKES = (ast.Call, ast.ListComp)
 _DEEP = 3
 _PLACE = "place of the refused text"
@@ -73,9 +74,30 @@ def _refused(at: FailingLine) -> _Refused | None:
     if message is None or held is None or not _is_of_rows(at):
         return None
     text = ast.literal_eval(message[3])
-    places = held.split(", ")
+    places = _used(at, _PLACES.findall(held))
+    if not places:
+        return None
     place = f"`{places[0]}`" if len(places) == 1 else f"one of {', '.join(f'`{item}`' for item in places)}"
     return _Refused(place, places[0].partition("[")[0], *_meant(text, places, is_int=message[2] is not None))
+
+
+def _used(at: FailingLine, places: list[str]) -> list[str]:
+    """Those of the container that the failing line reads, or that its values came from: another may have such a text.
+
+    Of a function that passes the text on to the failing one, by its own line.
+    """
+    for frame in at.frames[:_DEEP]:
+        tree = at.files.get(frame.file or "")
+        if tree is None or frame.line is None:
+            continue
+        statement = statement_at(tree, frame.line)
+        way = on_the_way(scope_of(tree, frame.line), statement)
+        parts = [item for item in nodes_of(statement) if isinstance(item, ast.Subscript)] if statement else []
+        exact = [item for item in places if item in map(ast.unparse, parts)]
+        near = min((way[name] for item in places if (name := item.partition("[")[0]) in way), default=None)
+        if near is not None:
+            return exact or [item for item in places if way.get(item.partition("[")[0]) == near]
+    return []
 
 
 def _is_of_rows(at: FailingLine) -> bool:

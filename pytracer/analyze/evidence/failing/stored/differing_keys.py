@@ -130,10 +130,19 @@ def _renamed(model: str, missing: Keys, unexpected: Keys) -> str | None:
             old, new = pair
             return (
                 f"The checkpoint has `{key}`{unexpected.others} where {model} has `{missing[0]}`: only '{old}' and "
-                f"'{new}' differ. If they are the same layer, load `{{k.replace('{old}.', '{new}.', 1): v for k, v in "
-                "state.items()}`; strict=False would leave it untrained."
+                f"'{new}' differ. If they are the same layer, load `{_renaming(unexpected, old, new)}`; "
+                "strict=False would leave it untrained."
             )
     return None
+
+
+def _renaming(unexpected: Keys, old: str, new: str) -> str:
+    """The dict with other names; another layer may have the old one inside of its own."""
+    if all(key.startswith(f"{old}.") for key in unexpected):
+        name = f"re.sub(r'^{re.escape(old)}\\.', '{new}.', k)"
+    else:
+        name = f"k.replace('{old}.', '{new}.', 1)"
+    return f"{{{name}: v for k, v in state.items()}}"
 
 
 def _differing_part(one: str, other: str) -> tuple[str, str] | None:

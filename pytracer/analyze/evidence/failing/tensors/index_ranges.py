@@ -19,6 +19,7 @@ from pytracer.analyze.evidence.failing.tensors.labels import label_beyond
 from pytracer.analyze.evidence.failing.tensors.positions import too_many_places
 from pytracer.analyze.evidence.failing.usage.settings import by_constants
 from pytracer.analyze.evidence.slicing.spots import Made
+from pytracer.analyze.evidence.syntax.bindings import is_loop_variable
 from pytracer.analyze.evidence.syntax.calls import argument_at, called_name, keyword_value, passed_values
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
@@ -137,6 +138,8 @@ def _one_ahead(at: FailingLine, node: ast.Subscript, count: int) -> str | None:
     more = index.right.value if isinstance(index.right, ast.Constant) else None
     place = whole_number(at, index.left)
     if type(more) is not int or place is None or not count - more <= place < count:
+        return None
+    if not is_loop_variable(at.scope, index.left.id, at.line):
         return None
     loop = at.came(index.left.id)
     return (
