@@ -9,9 +9,9 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
-from typing import Any
 
 from pytracer.blackbox.note_codes import NoteCode
 from pytracer.blackbox.numbers import ON_FETCH, TEXT_RECORD_BYTES, Entry, Record
@@ -25,6 +25,7 @@ MOST_ERRORS = 8  # of one worker: the first one usually ends the program
 
 _patches = Patches()
 _errors = 0
+_on_its_way = 0  # the id of the exception that was recorded last, as long as it is raised
 
 
 def install(box: Core) -> None:
@@ -35,18 +36,17 @@ def install(box: Core) -> None:
 
     @functools.wraps(original)
     def _worker_loop(*args: object, **kwargs: object) -> object:
-        given = None
         try:
             if box.recording:
-                given = signature.bind(*args, **kwargs)
-                _begin(box, given.arguments)
+                _begin(box, signature.bind(*args, **kwargs).arguments)
         except Exception as error:
-            given = None
             box.lib.pytracer_count_hook_error()
             box.note(NoteCode.LOADER, f"the DataLoader worker could not be noted: {type(error).__name__}: {error}")
-        return original(*args, **kwargs) if given is None else original(*given.args, **given.kwargs)
+        return original(*args, **kwargs)
 
     _patches.replace(worker, "_worker_loop", _worker_loop)
+    if hasattr(worker, "ExceptionWrapper"):
+        _patches.replace(worker, "ExceptionWrapper", _recorded_wrapper(box, worker.ExceptionWrapper))
 
 
 def uninstall() -> None:
@@ -54,7 +54,7 @@ def uninstall() -> None:
     _patches.put_back()
 
 
-def _begin(box: Core, arguments: dict[str, Any]) -> None:
+def _begin(box: Core, arguments: dict[str, object]) -> None:
     """Records the worker's identity and its fetchers' batches. The process is the worker's own."""
     number, seed = arguments.get("worker_id"), arguments.get("base_seed")
     box.journal(
@@ -67,35 +67,44 @@ def _begin(box: Core, arguments: dict[str, Any]) -> None:
         },
     )
     box.lib.pytracer_trim_at_exit()
-    if arguments.get("init_fn") is not None:
-        arguments["init_fn"] = _recorded_init(box, arguments["init_fn"])
     kinds = importlib.import_module("torch.utils.data")._DatasetKind
     create = kinds.create_fetcher
 
     @functools.wraps(create)
     def create_fetcher(*args: object, **kwargs: object) -> object:
-        try:
-            fetcher = create(*args, **kwargs)  # runs __iter__() of an IterableDataset
-        except Exception as error:
-            _write_error(box, error)
-            raise
+        fetcher = create(*args, **kwargs)
         fetcher.fetch = _recorded(box, fetcher.fetch)
         return fetcher
 
     kinds.create_fetcher = staticmethod(create_fetcher)
 
 
-def _recorded_init(box: Core, init: Callable[..., object]) -> Callable[..., object]:
-    """The worker_init_fn, whose exception is handed over as well."""
+def _recorded_wrapper(box: Core, wrapper: Callable[..., object]) -> Callable[..., object]:
+    """What makes the text of an exception for the other process, as without us: its traceback has no frame of ours.
 
-    def init_and_record(*args: object) -> object:
-        try:
-            return init(*args)
-        except Exception as error:
+    Also of worker_init_fn and of a dataset's __iter__(), which are recorded here.
+    """
+
+    @functools.wraps(wrapper, updated=())
+    def wrap_and_record(*args: object, **kwargs: object) -> object:
+        global _on_its_way
+        error = sys.exc_info()[1]
+        if isinstance(error, Exception) and id(error) != _on_its_way:
             _write_error(box, error)
-            raise
+        _on_its_way = 0
+        _leave_out_ours(error)
+        return wrapper(*args, **kwargs)
 
-    return init_and_record
+    return wrap_and_record
+
+
+def _leave_out_ours(error: BaseException | None) -> None:
+    trace = error.__traceback__ if error is not None else None
+    while trace is not None and trace.tb_next is not None:
+        if trace.tb_next.tb_frame.f_code.co_filename == __file__:
+            trace.tb_next = trace.tb_next.tb_next
+        else:
+            trace = trace.tb_next
 
 
 def dataset_name(arguments: dict[str, object]) -> str | None:
@@ -126,7 +135,8 @@ def _recorded(box: Core, fetch: Callable[[object], object]) -> Callable[[object]
 
 def _write_error(box: Core, error: Exception) -> None:
     """The process that reads from the loader gets it as a text: without the variables of the line."""
-    global _errors
+    global _errors, _on_its_way
+    _on_its_way = id(error)
     if _errors < MOST_ERRORS and box.recording:
         _errors += 1
         exceptions.write(box, error, error.__traceback__, on_its_way=ON_FETCH)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+import traceback
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from pytracer.blackbox.schema import ON_FETCH, TEXT_RECORD
-from pytracer.record.torch.dataloader_workers import _recorded_init, batch_words, dataset_name
+from pytracer.record.torch.dataloader_workers import _recorded, _recorded_wrapper, batch_words, dataset_name
 
 
 @pytest.mark.parametrize(
@@ -53,19 +55,34 @@ def test_dataset_of_a_worker_is_named(arguments: dict[str, object], name: str | 
     assert arguments.get("dataset_holder") in (None, [], [{1: 2}])
 
 
-def test_error_of_a_worker_init_fn_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is handed over as a text, as that of a batch: without the variables of its line."""
+class _Handed:
+    """As torch's ExceptionWrapper."""
+
+    def __init__(self, where: str) -> None:
+        self.where, self.text = where, "".join(traceback.format_exception(*sys.exc_info()))
+
+
+def test_error_of_a_worker_init_fn_is_recorded_where_its_text_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The text for the other process has no line of ours; an error of a batch, recorded before, stands once."""
     written: list[tuple[BaseException, str]] = []
     monkeypatch.setattr(
         "pytracer.record.torch.exceptions.write",
         lambda _, error, __, on_its_way: written.append((error, on_its_way)),
     )
-    box: Any = SimpleNamespace(recording=True)
+    box: Any = SimpleNamespace(recording=True, lib=SimpleNamespace(pytracer_record=lambda *_: None))
+    wrapper = _recorded_wrapper(box, _Handed)
+    errors: list[BaseException] = []
 
-    def init(number: int) -> int:
-        return 1 // number
+    def failing(_: object) -> None:
+        errors.append(ZeroDivisionError("no worker"))
+        raise errors[-1]
 
-    assert _recorded_init(box, init)(1) == 1 and not written
-    with pytest.raises(ZeroDivisionError):
-        _recorded_init(box, init)(0)
-    assert [(type(error), way) for error, way in written] == [(ZeroDivisionError, ON_FETCH)]
+    for call in (failing, _recorded(box, failing)):
+        try:
+            call([0])
+        except ZeroDivisionError:
+            handed: Any = wrapper(where="in DataLoader worker process 0")
+        assert handed.where == "in DataLoader worker process 0" and "dataloader_workers.py" not in handed.text.replace(
+            "test_dataloader_workers.py", ""
+        )
+    assert written == [(error, ON_FETCH) for error in errors]
