@@ -18,7 +18,7 @@ _MOST_NUMBERS, _MOST_ROWS = 8, 2
 
 
 def register_rows(view: ProcessView) -> str | None:
-    """`rbx points at dets[2], (0.41, -0.22, 0.3)`: of two-dimensional arrays in a row."""
+    """`dets[2] is (0.41, -0.22, 0.3), where rbx points`: of two-dimensional arrays in a row."""
     crash = view.crash
     if crash is None or not records_values(view.process.snapshot):
         return None
@@ -37,7 +37,8 @@ def _rows(view: ProcessView, crash: Crash, name: str) -> Iterator[str]:
             continue
         numbers = _numbers(crash, array, value)
         if numbers is not None:
-            yield f"{register} points at `{name}[{row}]`, ({', '.join(f'{item:.4g}' for item in numbers)})"
+            values = ", ".join(f"{item:.4g}" for item in numbers)
+            yield f"`{name}[{row}]` is ({values}), where {register} points"
             return
 
 

@@ -129,8 +129,8 @@ def test_reference_to_the_first_element_of_nothing_is_told_with_what_did_not_fil
     assert item.advice == (
         "Ask `all.empty()` in overlap() before ops.cpp:20 takes `all.front()`. `join(a, b, all)` at ops.cpp:19 alone "
         "could add to it, and adds nothing where `area(a) <= 0 || area(b) <= 0` (ops.cpp:12). Then "
-        "check the values that line 4 passes, which lead to that: rbx points at `found[2]`, (0.5, -0.25, 0.75, -0.125, "
-        "1)."
+        "check the values that line 4 passes, which lead to that: `found[2]` is (0.5, -0.25, 0.75, -0.125, 1), "
+        "where rbx points."
     )
 
 
