@@ -10,8 +10,6 @@ import msgspec
 
 from pytracer._library_files import is_library_file
 from pytracer._patterns import Pattern
-from pytracer._text import shortened
-from pytracer.analyze.evidence.exceptions.handled import handled_at_end
 from pytracer.analyze.evidence.native.fault_function import own_function
 from pytracer.analyze.evidence.native.native_stack import image_name
 from pytracer.analyze.evidence.slicing.files import program_files
@@ -25,9 +23,8 @@ from pytracer.analyze.evidence.syntax.outcomes import ValueOf
 from pytracer.analyze.evidence.syntax.removals import removal_of
 from pytracer.analyze.evidence.syntax.same_successors import same_again
 from pytracer.analyze.evidence.syntax.same_tests import unmoved
-from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, spans_body
+from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of
 from pytracer.analyze.evidence.syntax.standing_steps import may_stand
-from pytracer.analyze.evidence.syntax.swallowed import value_before
 from pytracer.analyze.evidence.syntax.unbounded import (
     EndlessLoop,
     Reason,
@@ -35,7 +32,6 @@ from pytracer.analyze.evidence.syntax.unbounded import (
     catches_all_tries,
     head_of,
     is_unbounded,
-    loops_at,
     never_asked_to_stop,
     not_entered_again,
     only_draws,
@@ -50,6 +46,13 @@ from pytracer.analyze.evidence.waits.quiet import Pause, pause_of
 from pytracer.analyze.evidence.waits.slow_regex import slow_regex
 from pytracer.analyze.evidence.waits.standing_masks import standing_mask
 from pytracer.analyze.evidence.waits.swallowed_tries import swallowed_tries
+from pytracer.analyze.evidence.waits.unlimited_tries import (
+    between_tries,
+    came_through,
+    loops_of,
+    tries_reason,
+    values_of,
+)
 from pytracer.analyze.evidence.waits.waits import (
     before_signal,
     end_of,
@@ -162,17 +165,17 @@ def stood_loop(view: ProcessView) -> StoodLoop | None:
         return StoodLoop(still[0], frames[0], pause, still[1].lineno, head_of(still[1]), still[2])
     for place, frame in enumerate(frames if not asleep or takes_turn(view) else ()):
         paused = pause is not None or (place + 1 < len(frames) and is_first_item(view, frames[place + 1]))
-        found = _shown(view, frame, _values(view, stack, frame), paused=paused)
+        found = _shown(view, frame, values_of(view, stack, frame), paused=paused)
         if found is not None:
             return StoodLoop(frame, frames[0], pause, found[0].lineno, head_of(found[0]), found[1])
     work = endless_work(view, stack, frames, blocked=asleep and pause is not None)
     if work is not None:
         return StoodLoop(work.frame, frames[0], pause, work.line, work.head, work.reason)
-    kept = (empty_removal(view, item, _values(view, stack, item)) for item in (frames if not asleep else ()))
+    kept = (empty_removal(view, item, values_of(view, stack, item)) for item in (frames if not asleep else ()))
     for shown in kept:
         if shown is not None and shown.reason.idle:
             return StoodLoop(shown.frame, frames[0], pause, shown.loop.lineno, head_of(shown.loop), shown.reason)
-    tried = _between_tries(view, frames[0]) if was_asleep(view) else None
+    tried = between_tries(view, frames[0]) if was_asleep(view) else None
     if tried is not None:
         return StoodLoop(frames[0], frames[0], pause, tried[0].lineno, head_of(tried[0]), tried[1])
     if pause is None:
@@ -187,31 +190,6 @@ def _waits(view: ProcessView) -> bool:
     """A process that opens a file may open one of many."""
     wait = wait_of(view)
     return wait is not None and wait.kind != "open"
-
-
-def _between_tries(view: ProcessView, frame: PythonFrame) -> tuple[EndlessLoop, Reason] | None:
-    """Tries without a limit, where it slept in the `except` before the next one, whatever it had made in a try."""
-    for loop in _loops(view, frame):
-        handler = catches_all_tries(loop, frame.line or 0)
-        if handler is not None and spans_body(handler.body, frame.line or 0) and not _came_through(view, frame, loop):
-            return loop, msgspec.structs.replace(_of_tries(view, loop, handler), idle=True)
-    return None
-
-
-def _came_through(view: ProcessView, frame: PythonFrame, loop: EndlessLoop) -> bool:
-    """Whether a pass has come past a call of the `try`: what a line behind it counts has another value than before."""
-    tree, value_of = syntax_tree(view.process.snapshot, frame), _values(view, main_stack(view), frame)
-    scope = scope_of(tree, frame.line or 0) if tree is not None else None
-    for tried in (item for item in body_of(loop) if isinstance(item, ast.Try)):
-        calls = [item.end_lineno or 0 for part in tried.body for item in nodes_of(part) if isinstance(item, ast.Call)]
-        for item in (*tried.body, *tried.orelse):
-            if tree is None or scope is None or not isinstance(item, ast.AugAssign):
-                continue
-            known, text = value_of(item.target), ast.unparse(item.target)
-            before = value_before(tree, scope, loop, text)
-            if known is not None and before is not None and known != before and min(calls, default=0) < item.lineno:
-                return True
-    return False
 
 
 def _shown(
@@ -247,8 +225,8 @@ def _standing(
 ) -> tuple[PythonFrame, EndlessLoop, Reason] | None:
     """A loop whose condition stays as it is, by the values that its function had when the process was ended."""
     for frame in frames:
-        tree, value_of = syntax_tree(view.process.snapshot, frame), _values(view, stack, frame)
-        for loop in _loops(view, frame):
+        tree, value_of = syntax_tree(view.process.snapshot, frame), values_of(view, stack, frame)
+        for loop in loops_of(view, frame):
             scope = scope_of(tree, frame.line or 0) if tree is not None else None
             reason = unmoved(scope, loop, value_of) if scope is not None else None
             if reason is not None and _may_raise(view, frame, loop):
@@ -269,21 +247,13 @@ def _may_raise(view: ProcessView, frame: PythonFrame, loop: EndlessLoop) -> bool
     )  # fmt: skip
 
 
-def _values(view: ProcessView, stack: Sequence[PythonFrame], frame: PythonFrame) -> ValueOf:
-    """Those of a frame that were recorded with its stack."""
-    end = end_of(view) if not view.raised else None
-    depth = next((place for place, item in enumerate(stack) if item is frame), -1)
-    known = {item.expression: item.text for item in end.values if item.depth == depth} if end is not None else {}
-    return lambda node: known.get(ast.unparse(node))
-
-
 def _search(view: ProcessView, frames: Sequence[PythonFrame], pause: Pause, *, asleep: bool) -> StoodLoop | None:
     """A loop that the source shows not to end comes first; else the innermost one."""
     regex = None if asleep else slow_regex(view, frames[0])
     if regex is not None:
         return StoodLoop(frames[0], frames[0], pause, None, None, regex)
     for place, frame in enumerate(frames):
-        for loop in _loops(view, frame):
+        for loop in loops_of(view, frame):
             reason = _outer_reason(view, frames, place, loop)
             if reason is not None:
                 return StoodLoop(frame, frames[0], pause, loop.lineno, head_of(loop), reason)
@@ -312,18 +282,18 @@ def _possible(
 def _innermost(view: ProcessView, frame: PythonFrame, *, called: bool) -> tuple[EndlessLoop | None, Reason | None]:
     """The innermost loop of a frame that may not end, and why. Of a frame that called another one, only its own."""
     tree, line = syntax_tree(view.process.snapshot, frame), frame.line or 0
-    loop = next(iter(_loops(view, frame)), None)
+    loop = next(iter(loops_of(view, frame)), None)
     if loop is None or tree is None or (called and loops_around(tree, line)[-1:] not in ([loop], [])):
         return None, None
     scope = scope_of(tree, line)
-    for around in _loops(view, frame):
+    for around in loops_of(view, frame):
         again = same_again(tree, scope, around)
         if again is not None:
             return around, again
     adds = empty_append(view, frame)
     if adds is not None and adds.loop is loop:
         return loop, None if adds.grows else adds.reason
-    values = _values(view, main_stack(view), frame)
+    values = values_of(view, main_stack(view), frame)
     if removal_of(scope, loop) is not None:
         removes = empty_removal(view, frame, values)
         return loop, removes.reason if removes is not None else None
@@ -362,11 +332,6 @@ def _in_any_loop(view: ProcessView, frame: PythonFrame) -> bool:
     return bool(loops_around(tree, frame.line or 0))
 
 
-def _loops(view: ProcessView, frame: PythonFrame) -> list[EndlessLoop]:
-    tree = syntax_tree(view.process.snapshot, frame)
-    return loops_at(scope_of(tree, frame.line), frame.line) if tree is not None and frame.line is not None else []
-
-
 def _outer_reason(view: ProcessView, frames: Sequence[PythonFrame], place: int, loop: EndlessLoop) -> Reason | None:
     """What holds wherever in the loop it was: a generator that goes on for ever, or tries that all fail."""
     frame, snapshot = frames[place], view.process.snapshot
@@ -387,27 +352,7 @@ def _outer_reason(view: ProcessView, frames: Sequence[PythonFrame], place: int, 
                 sure=only_draws(loop),
             )
     tried = catches_all_tries(loop, frame.line)
-    return _of_tries(view, loop, tried) if tried is not None and not _came_through(view, frame, loop) else only
-
-
-def _of_tries(view: ProcessView, loop: EndlessLoop, handler: ast.ExceptHandler) -> Reason:
-    kind = f"except {shortened(ast.unparse(handler.type), _LONGEST)}" if handler.type is not None else "except"
-    handled = handled_at_end(view)
-    caught = f"; it had just caught {handled.words}" if handled is not None else ""
-    at = f" at {place_words(handled.frame)}" if handled is not None and handled.frame is not None else ""
-    see = (
-        f"See why {handled.report.type} comes{at}"
-        if handled is not None
-        else (f"Print the exception in the `except` of line {handler.lineno}")
-    )
-    return Reason(
-        f"the `{kind}` of line {handler.lineno} goes on with the next try each time, and nothing limits the "
-        f"number of tries{caught}",
-        f"{see}: an exception that comes again with each try never lets the loop end. Bound the tries (`for attempt in "
-        "range(5):`), and raise the last exception after them.",
-        sure=False,
-        tries=True,
-    )
+    return tries_reason(view, loop, tried) if tried is not None and not came_through(view, frame, loop) else only
 
 
 def _taken_by(view: ProcessView, frame: PythonFrame) -> str | None:
