@@ -23,7 +23,7 @@ _LONGEST = 60
 _IMPORT = "<frozen importlib._bootstrap>"
 _FEW = 4
 _EXTENSION = Pattern(r"\.(cpython|abi3)[^/]*\.so$")
-_STANDARD = Pattern(r"/lib-dynload/")
+_STANDARD = Pattern(r"/lib-dynload/(?!_ctypes\.)")  # ctypes only calls what others wrote
 _BLOCKING = Pattern(  # glibc
     r"_*(?:GI_+)?(?:libc_)?(?P<name>read|recv|recvfrom|recvmsg|poll|ppoll|select|pselect|epoll_wait|epoll_pwait|accept|accept4"
     r"|connect|write|send|sendto|sendmsg|wait4|waitpid|waitid|futex\w*|pthread_cond_\w*wait\w*|sem_\w*wait\w*"
