@@ -180,16 +180,8 @@ def _at_exit(rule: str, judgement: AnyJudgement, words: Description) -> Descript
     found = exit_handler(view) if rule in _BY_POINTERS and view.is_fault else None
     if found is None:
         return words
-    summary = f"{introduction(judgement.views)} {found.summary}."
     return structs.replace(
-        words,
-        summary=summary,
-        advice=found.advice,
-        behind=Behind.of([], found),
-        has_place=True,
-        explained=True,
-        names_cause=True,
-        names_source=True,
+        _by_exit(judgement, words, found.summary, found.advice, Behind.of([], found)), has_place=True
     )
 
 
@@ -199,17 +191,15 @@ def _during_exit(rule: str, judgement: AnyJudgement, words: Description) -> Desc
     found = native_exit(view) if view.is_fault and rule in (*_OF_CODE, *_OF_MEMORY) else None
     if found is None:
         return words
-    summary = f"{introduction(judgement.views)} {found.summary}."
     return structs.replace(
-        words,
-        summary=summary,
-        advice=found.advice,
-        behind=Behind.of([], *found.lines),
-        missing=(),
-        explained=True,
-        names_cause=True,
-        names_source=True,
+        _by_exit(judgement, words, found.summary, found.advice, Behind.of([], *found.lines)), missing=()
     )
+
+
+def _by_exit(judgement: AnyJudgement, words: Description, reason: str, advice: str, behind: Behind) -> Description:
+    """With the reason in place of the access, which only followed."""
+    told = structs.replace(words, summary=f"{introduction(judgement.views)} {reason}.", advice=advice, behind=behind)
+    return structs.replace(told, explained=True, names_cause=True, names_source=True)
 
 
 def _of_looked_up(rule: str, judgement: AnyJudgement, words: Description) -> Description:

@@ -178,7 +178,7 @@ def _since(tree: ast.Module, line: int, now: int, loop: Loop | None) -> list[tup
     inner = [(item.lineno, item.end_lineno or now) for item in around]  # rounds of these before the present one
     if now >= line:
         return [(line + 1, now), *inner]
-    if loop is None or not loop.lineno <= now <= (loop.end_lineno or 0):
+    if loop is None or not spans(loop, now):
         return []
     return [(line + 1, loop.end_lineno or 0), (loop.lineno, now), *inner]
 

@@ -229,9 +229,8 @@ def _was_only_a_helper(death: Death, parent: Death) -> bool:
         return False
     snapshot, own = parent.view.process.snapshot, death.view.process.snapshot
     reaped = any(wait.pid == own.pid and wait.mono_ns >= own.created_mono_ns for wait in snapshot.waits)
-    missed = death.view.process.role == "dataloader-worker" and lost_connection(
-        parent.view
-    )  # a tensor that it had sent
+    is_worker = death.view.process.role == "dataloader-worker"
+    missed = is_worker and lost_connection(parent.view)  # for a tensor that it had sent
     return reaped and not (missed or reports_a_child(parent.view))
 
 

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from types import FrameType, TracebackType
 from typing import Any
 
-from pytracer._library_files import is_library_file
 from pytracer.record.config import records_values
+from pytracer.record.torch.frame_variables import programs_frames
 from pytracer.record.torch.near_names import TABLES, attributes_of
 from pytracer.record.torch.opened_file import held_file
 
@@ -34,7 +34,7 @@ def refused_text(error: BaseException, trace: TracebackType | None) -> list[dict
     message = error.args[0] if error.args and type(error.args[0]) is str else ""
     if type(error) is not ValueError or _OF_TEXTS.match(message) is None:
         return []
-    frames = _programs(trace)
+    frames = programs_frames(trace)[:_FRAMES]
     if not frames or not records_values():
         return []
     places = _places(message, frames)
@@ -43,16 +43,6 @@ def refused_text(error: BaseException, trace: TracebackType | None) -> list[dict
     facts |= {"text file": path} if path is not None else {}
     facts |= {"line of the text file": str(line)} if line is not None else {}
     return [{"name": name, "value": value} for name, value in facts.items()]
-
-
-def _programs(trace: TracebackType | None) -> list[FrameType]:
-    """Innermost first."""
-    frames = []
-    while trace is not None:
-        if not is_library_file(trace.tb_frame.f_code.co_filename):
-            frames.append(trace.tb_frame)
-        trace = trace.tb_next
-    return frames[::-1][:_FRAMES]
 
 
 def _places(message: str, frames: list[FrameType]) -> list[str]:

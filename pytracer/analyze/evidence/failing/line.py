@@ -131,6 +131,11 @@ class FailingLine:
         return found if found is not None else self.statement
 
     @cached_property
+    def names(self) -> list[str]:
+        """The variables that it reads."""
+        return names_in(self.node) if self.node is not None else []
+
+    @cached_property
     def statement(self) -> ast.stmt | None:
         """The innermost statement of the line."""
         return statement_at(self.tree, self.line)

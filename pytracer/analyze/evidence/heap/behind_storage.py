@@ -21,7 +21,7 @@ from pytracer.analyze.evidence.native.native_stack import functions
 from pytracer.analyze.evidence.own_code.pointer_content import may_be_address, numbers_in_word
 from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
-from pytracer.analyze.evidence.syntax.scopes import class_named, function_named
+from pytracer.analyze.evidence.syntax.scopes import class_named, function_named, spans
 from pytracer.analyze.parts import python_frame
 from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
 from pytracer.analyze.view import ProcessView
@@ -163,7 +163,7 @@ def _only_call_by_ops(view: ProcessView) -> PythonFrame | None:
 def _target(tree: ast.Module, line: int) -> str | None:
     """`chunks` of `self.chunks[0] = ...`."""
     for node in nodes_of(tree):
-        if isinstance(node, ast.Assign) and node.lineno <= line <= (node.end_lineno or 0) and len(node.targets) == 1:
+        if isinstance(node, ast.Assign) and spans(node, line) and len(node.targets) == 1:
             words = ast.unparse(node.targets[0])
             return _last_name(words) if _NAME.search(_INSIDE.sub("", words)) and "," not in words else None
     return None

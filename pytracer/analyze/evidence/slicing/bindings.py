@@ -56,7 +56,7 @@ def last_binding(scope: Scope, name: str, line: int) -> tuple[int, ast.AST | Non
         return None
     around = [item for item in own_nodes(scope) if isinstance(item, _BRANCHES) and line != END]
     for item in around:
-        inside = item.lineno <= line <= (item.end_lineno or 0)
+        inside = spans(item, line)
         if not inside and len(above) > 1 and item.lineno < last[0] <= (item.end_lineno or 0):
             return None
         carried = any(line <= other[0] <= (item.end_lineno or 0) for other in found)

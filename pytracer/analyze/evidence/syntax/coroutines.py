@@ -11,7 +11,7 @@ from pytracer.analyze.evidence.syntax.bindings import set_by
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
 from pytracer.analyze.evidence.syntax.names import last_name
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
-from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes, qualified_name
+from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes, qualified_name, spans
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _LIMITS = frozenset({"wait_for", "timeout", "timeout_at", "move_on_after", "fail_after"})
@@ -83,10 +83,8 @@ def is_limited(nodes: Sequence[ast.AST], line: int) -> bool:
     """Whether a time limit is around a line: asyncio.wait_for(...), or `async with asyncio.timeout(...)`."""
     calls = [item for item in nodes if isinstance(item, ast.Call) and called_name(item) in _LIMITS]
     around = [item for item in nodes if isinstance(item, (ast.AsyncWith, ast.With))]
-    return any(item.lineno <= line <= (item.end_lineno or 0) for item in calls) or any(
-        part.context_expr in calls and item.lineno <= line <= (item.end_lineno or 0)
-        for item in around
-        for part in item.items
+    return any(spans(item, line) for item in calls) or any(
+        part.context_expr in calls and spans(item, line) for item in around for part in item.items
     )
 
 

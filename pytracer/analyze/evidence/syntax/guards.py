@@ -37,7 +37,7 @@ def guards_of(scope: ast.AST, lines: Sequence[int], use: int) -> list[Guard] | N
 
 def _guard_of(scope: ast.AST, line: int, use: int) -> Guard | None:
     around = [item for item in own_nodes(scope) if isinstance(item, (ast.If, ast.Match, *_OTHERS))]
-    around = [item for item in around if item.lineno < line and spans(item, line) and not (use and spans(item, use))]  # type: ignore[arg-type]
+    around = [item for item in around if item.lineno < line and spans(item, line) and not (use and spans(item, use))]
     if any(isinstance(item, _OTHERS) for item in around):
         return None
     heads = [item for item in around if not any(_goes_on_as(other, item) for other in around)]

@@ -10,7 +10,7 @@ from pytracer._text import shortened
 from pytracer.analyze.evidence.syntax.loops import deciding_ifs, loops_around
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
-from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of
+from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, spans
 
 _LONGEST = 60
 
@@ -44,7 +44,7 @@ def obstacles(tree: ast.Module, line: int) -> list[Obstacle]:
     """The closest first. Of an `if` around the line, whose `else` has it, nothing is said."""
     found = []
     for item, around in deciding_ifs(tree, line):
-        if around and not any(part.lineno <= line <= (part.end_lineno or 0) for part in item.body):
+        if around and not any(spans(part, line) for part in item.body):
             continue
         test = shortened(ast.unparse(item.test), _LONGEST)
         names = frozenset(name for part in nodes_of(item.test) if (name := variable(part)) is not None)

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator, Sequence
 
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
-from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes, scope_of
+from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes, scope_of, spans
 
 Loop = ast.For | ast.AsyncFor | ast.While
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
@@ -81,7 +81,7 @@ def _ends_with(tree: ast.Module, loop: Loop, line: int) -> bool:
     """Whether what follows the line in its block leaves the loop: by `break`, or by what its test asks."""
     asked = {ast.unparse(item) for item in nodes_of(loop.test)} if isinstance(loop, ast.While) else set()
     for block in _blocks(loop):
-        at = next((place for place, item in enumerate(block) if item.lineno <= line <= (item.end_lineno or 0)), None)
+        at = next((place for place, item in enumerate(block) if spans(item, line)), None)
         for item in block[at + 1 :] if at is not None else ():
             sets = isinstance(item, ast.Assign) and isinstance(item.value, ast.Constant)
             told = isinstance(item, ast.Assign) and sets and any(ast.unparse(one) in asked for one in item.targets)

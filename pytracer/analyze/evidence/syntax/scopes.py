@@ -29,7 +29,7 @@ def function_headed(tree: ast.Module, line: int) -> ast.FunctionDef | ast.AsyncF
     return None
 
 
-def spans(node: ast.stmt | ast.expr, line: int) -> bool:
+def spans(node: ast.stmt | ast.expr | ast.ExceptHandler, line: int) -> bool:
     """Whether a line is one of its own."""
     return node.lineno <= line <= (node.end_lineno or node.lineno)
 

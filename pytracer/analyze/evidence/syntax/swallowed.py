@@ -12,11 +12,11 @@ import msgspec
 
 from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.syntax.bindings import each_set
-from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
+from pytracer.analyze.evidence.syntax.calls import argument_at, called_name
 from pytracer.analyze.evidence.syntax.changes import bound_in, is_among, is_own, names_read, touched
 from pytracer.analyze.evidence.syntax.loops import loops_around
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
-from pytracer.analyze.evidence.syntax.scopes import Scope, function_named, own_nodes
+from pytracer.analyze.evidence.syntax.scopes import Scope, function_named, own_nodes, spans
 from pytracer.analyze.evidence.syntax.unbounded import EndlessLoop, body_of, is_unbounded, leaves, yields
 
 _EMPTY = {"list": "list of 0", "dict": "dict of 0", "set": "set of 0", "deque": "deque of 0"}
@@ -88,7 +88,7 @@ def value_before(tree: ast.Module, scope: Scope, loop: EndlessLoop, name: str) -
         for item in own_nodes(scope)
         if isinstance(item, ast.Assign)
         for target, value in each_set(item.targets, item.value)
-        if ast.unparse(target) == name and not loop.lineno <= item.lineno <= (loop.end_lineno or 0)
+        if ast.unparse(target) == name and not spans(loop, item.lineno)
     ]
     others = [item for item in own_nodes(scope) if isinstance(item, (ast.AugAssign, ast.For, ast.With))]
     if any(is_among(name, bound_in([item])) and item.lineno < loop.lineno for item in others):
@@ -160,7 +160,7 @@ def _without_next(tree: ast.Module, made: ast.expr) -> str | None:
         return None
     name = called_name(made) or ""
     if name in _IN_CHUNKS:
-        size = keyword_value(made, "chunksize") or (made.args[2] if len(made.args) > 2 else None)
+        size = argument_at(made, 2, "chunksize")
         one = size is None or (isinstance(size, ast.Constant) and size.value == 1)
         return None if one else f"a generator ({name}() with a chunksize above 1 returns one)"
     if name in _NO_NEXT and isinstance(made.func, ast.Name) and function_named(tree, name) is None:

@@ -18,7 +18,7 @@ from pytracer.analyze.evidence.syntax.calls import called_name, passed_values, w
 from pytracer.analyze.evidence.syntax.loops import breaks_of
 from pytracer.analyze.evidence.syntax.names import last_name
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
-from pytracer.analyze.evidence.syntax.scopes import Scope, class_named, function_named, own_nodes, scope_of
+from pytracer.analyze.evidence.syntax.scopes import Scope, class_named, function_named, own_nodes, scope_of, spans
 from pytracer.analyze.evidence.syntax.unbounded import (
     Reason,
     body_of,
@@ -100,7 +100,7 @@ def _loops(tree: ast.Module, frame: PythonFrame, stack: Sequence[PythonFrame]) -
     found = [
         item
         for item in own_nodes(scope_of(tree, line))
-        if isinstance(item, _PLAIN) and item.lineno <= line <= (item.end_lineno or 0)
+        if isinstance(item, _PLAIN) and spans(item, line)
         if item.lineno < line or called in _NEXT
     ]
     return sorted(found, key=lambda item: -item.lineno)

@@ -17,7 +17,7 @@ from pytracer.analyze.evidence.syntax.changes import RANDOM, is_own, names_read
 from pytracer.analyze.evidence.syntax.made_texts import made_text
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.outcomes import ValueOf, outcome
-from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes, scope_of, spans
+from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes, spans
 from pytracer.analyze.evidence.syntax.unbounded import (
     LONGEST,
     EndlessLoop,
@@ -25,12 +25,10 @@ from pytracer.analyze.evidence.syntax.unbounded import (
     body_of,
     is_unbounded,
     leaves,
-    loops_at,
     short_text,
 )
 from pytracer.analyze.evidence.waits.made_tensors import made_tensors
-from pytracer.analyze.evidence.waits.quiet import is_idle
-from pytracer.analyze.evidence.waits.waits import end_of
+from pytracer.analyze.evidence.waits.running_loops import idle_loop
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import PythonFrame
@@ -82,11 +80,10 @@ class MissedDraws(msgspec.Struct, frozen=True):
 
 def missed_draws(view: ProcessView, frame: PythonFrame, value_of: ValueOf) -> MissedDraws | None:
     """Of the innermost `while` around a frame's line. None where the process did a step meanwhile, or may have."""
-    tree, end = syntax_tree(view.process.snapshot, frame), end_of(view)
-    if tree is None or frame.line is None or end is None or not is_idle(view, end.mono_ns):
+    around = idle_loop(view, frame)
+    if around is None or frame.line is None:
         return None
-    scope = scope_of(tree, frame.line)
-    loop = next(iter(loops_at(scope, frame.line)), None)
+    scope, loop = around
     if not isinstance(loop, ast.While) or is_unbounded(loop) or leaves(loop) or not outcome(loop.test, value_of):
         return None
     names = [

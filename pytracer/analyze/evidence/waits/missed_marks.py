@@ -11,7 +11,7 @@ from pytracer._library_files import is_library_file, of_multiprocessing
 from pytracer._text import shortened
 from pytracer.analyze.evidence.syntax.loops import loops_around
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
-from pytracer.analyze.evidence.syntax.scopes import own_nodes, qualified_name, scope_of, spans_body
+from pytracer.analyze.evidence.syntax.scopes import own_nodes, qualified_name, scope_of, spans, spans_body
 from pytracer.analyze.evidence.waits.undone_items import DONE, call_owner, takes_item
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
@@ -76,7 +76,7 @@ def _may_be_made(nodes: Sequence[ast.AST], calls: Sequence[ast.Call], taken: int
     if any(taken <= item.lineno <= line and not _left_there(nodes, item, line) for item in calls):
         return True
     for item in nodes:
-        if isinstance(item, ast.Try) and item.lineno <= line <= (item.end_lineno or 0):
+        if isinstance(item, ast.Try) and spans(item, line):
             ways = [*item.finalbody, *(part for handler in item.handlers for part in handler.body)]
             if any(part is call for way in ways for part in nodes_of(way) for call in calls):
                 return True

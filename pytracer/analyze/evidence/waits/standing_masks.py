@@ -17,12 +17,10 @@ from pytracer._text import count_words
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.endless import only_exit
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
-from pytracer.analyze.evidence.syntax.scopes import scope_of, spans
-from pytracer.analyze.evidence.syntax.unbounded import EndlessLoop, Reason, body_of, is_unbounded, loops_at, short_text
+from pytracer.analyze.evidence.syntax.scopes import spans
+from pytracer.analyze.evidence.syntax.unbounded import EndlessLoop, Reason, body_of, is_unbounded, short_text
 from pytracer.analyze.evidence.waits.made_tensors import made_in_loop
-from pytracer.analyze.evidence.waits.quiet import is_idle
-from pytracer.analyze.evidence.waits.waits import end_of
-from pytracer.analyze.tensors.source_lines import syntax_tree
+from pytracer.analyze.evidence.waits.running_loops import idle_loop
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import PythonFrame
 
@@ -81,13 +79,12 @@ class Matrix(msgspec.Struct, frozen=True):
 
 def standing_mask(view: ProcessView, frame: PythonFrame) -> StandingMask | None:
     """Of the innermost `while` around a frame's line; None where a step or autograd node was recorded meanwhile."""
-    tree, end = syntax_tree(view.process.snapshot, frame), end_of(view)
-    if tree is None or frame.line is None or end is None or not is_idle(view, end.mono_ns):
+    around = idle_loop(view, frame)
+    if around is None:
         return None
-    scope = scope_of(tree, frame.line)
-    loop = next(iter(loops_at(scope, frame.line)), None)
-    asked = _asked(loop) if loop is not None else None
-    if loop is None or asked is None:
+    scope, loop = around
+    asked = _asked(loop)
+    if asked is None:
         return None
     named = _names(loop)
     mask = _mask(asked, named)

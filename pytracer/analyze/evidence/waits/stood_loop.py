@@ -43,16 +43,11 @@ from pytracer.analyze.evidence.waits.empty_removals import empty_removal
 from pytracer.analyze.evidence.waits.endless_work import endless_work
 from pytracer.analyze.evidence.waits.missed_draws import is_first_item, missed_draws
 from pytracer.analyze.evidence.waits.quiet import Pause, pause_of
+from pytracer.analyze.evidence.waits.running_loops import loops_of, values_of
 from pytracer.analyze.evidence.waits.slow_regex import slow_regex
 from pytracer.analyze.evidence.waits.standing_masks import standing_mask
 from pytracer.analyze.evidence.waits.swallowed_tries import swallowed_tries
-from pytracer.analyze.evidence.waits.unlimited_tries import (
-    between_tries,
-    came_through,
-    loops_of,
-    tries_reason,
-    values_of,
-)
+from pytracer.analyze.evidence.waits.unlimited_tries import between_tries, came_through, tries_reason
 from pytracer.analyze.evidence.waits.waits import (
     before_signal,
     end_of,

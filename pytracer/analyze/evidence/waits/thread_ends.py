@@ -25,6 +25,7 @@ from pytracer.analyze.evidence.syntax.scopes import (
     function_named,
     own_nodes,
     scope_of,
+    spans,
     statement_at,
 )
 from pytracer.analyze.evidence.syntax.unbounded import leaves
@@ -92,7 +93,7 @@ def _flag(view: ProcessView, at: PythonFrame) -> ThreadReason | None:
 def _loop_at(tree: ast.Module, line: int) -> ast.While | ast.For | None:
     """The innermost loop of a line's function that has it, in its head, too."""
     loops = (item for item in own_nodes(scope_of(tree, line)) if isinstance(item, (ast.While, ast.For)))
-    return max((item for item in loops if item.lineno <= line <= (item.end_lineno or 0)), default=None,
+    return max((item for item in loops if spans(item, line)), default=None,
                key=lambda item: item.lineno)  # fmt: skip
 
 

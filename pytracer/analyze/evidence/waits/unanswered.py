@@ -13,7 +13,7 @@ from pytracer.analyze.evidence.syntax.bindings import set_by
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import elements
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
-from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes, qualified_name, scope_of
+from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes, qualified_name, scope_of, spans
 from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait
 from pytracer.analyze.naming import LineWords, line_in
 from pytracer.analyze.tensors.source_lines import syntax_tree
@@ -86,7 +86,7 @@ def _sent(scope: Scope, line: int) -> tuple[str, int] | None:
 
 def _received(item: ast.AST, line: int) -> Iterator[str]:
     """`cmd` of `cmd, data = remote.recv()`, and of `cmd = remote.recv()`."""
-    if not isinstance(item, ast.Assign) or not item.lineno <= line <= (item.end_lineno or 0):
+    if not isinstance(item, ast.Assign) or not spans(item, line):
         return
     if isinstance(item.value, ast.Call) and called_name(item.value) == "recv" and len(item.targets) == 1:
         first = elements(item.targets[0])[:1] or [item.targets[0]]

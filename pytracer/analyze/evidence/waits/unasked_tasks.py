@@ -151,7 +151,7 @@ def _read(scope: Scope, name: str, line: int) -> bool:
     """Anything but `name.append(...)`, above the line or in a loop around it."""
     filled = {id(item.value) for item in nodes_of(scope) if isinstance(item, ast.Attribute) and item.attr == "append"}
     loops = (item for item in own_nodes(scope) if isinstance(item, (ast.For, ast.While)))
-    last = max((item.end_lineno or 0 for item in loops if item.lineno <= line <= (item.end_lineno or 0)), default=line)
+    last = max((item.end_lineno or 0 for item in loops if spans(item, line)), default=line)
     return any(
         isinstance(item, ast.Name) and item.id == name and isinstance(item.ctx, ast.Load) and id(item) not in filled
         for item in nodes_of(scope)

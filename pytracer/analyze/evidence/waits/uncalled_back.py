@@ -12,7 +12,7 @@ from pytracer.analyze.evidence.syntax.changes import names_read, touched
 from pytracer.analyze.evidence.syntax.names import last_name
 from pytracer.analyze.evidence.syntax.scopes import function_named, own_nodes, scope_of
 from pytracer.analyze.evidence.waits.unasked_tasks import given_tasks, is_unasked
-from pytracer.analyze.evidence.waits.wait_chain import is_idle
+from pytracer.analyze.evidence.waits.wait_chain import awaits_task
 from pytracer.analyze.kin import children_of
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import JobView, ProcessView
@@ -67,7 +67,7 @@ def uncalled_back(job: JobView, view: ProcessView, test: ast.expr, at: PythonFra
             continue
         fills = {name.rpartition(".")[2] for name in touched(own_nodes(function))} & {*read}
         if fills:
-            idle = bool(children) and all(is_idle(item) for item in children)
+            idle = bool(children) and all(awaits_task(item) for item in children)
             words = list_words(sorted(read[name] for name in fills))
             return UncalledBack(call.lineno, called_name(call) or "", function.name, words, idle)
     return None

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
 
 import msgspec
 
 from pytracer._text import shortened
 from pytracer.analyze.evidence.exceptions.handled import handled_at_end
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
-from pytracer.analyze.evidence.syntax.outcomes import ValueOf
 from pytracer.analyze.evidence.syntax.scopes import scope_of, spans_body
 from pytracer.analyze.evidence.syntax.swallowed import value_before
-from pytracer.analyze.evidence.syntax.unbounded import EndlessLoop, Reason, body_of, catches_all_tries, loops_at
-from pytracer.analyze.evidence.waits.waits import end_of, main_stack
+from pytracer.analyze.evidence.syntax.unbounded import EndlessLoop, Reason, body_of, catches_all_tries
+from pytracer.analyze.evidence.waits.running_loops import loops_of, values_of
+from pytracer.analyze.evidence.waits.waits import main_stack
 from pytracer.analyze.naming import place_words
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
@@ -67,17 +66,3 @@ def tries_reason(view: ProcessView, loop: EndlessLoop, handler: ast.ExceptHandle
         sure=False,
         tries=True,
     )
-
-
-def loops_of(view: ProcessView, frame: PythonFrame) -> list[EndlessLoop]:
-    """The unbounded loops that have the running line of a frame, the innermost first."""
-    tree = syntax_tree(view.process.snapshot, frame)
-    return loops_at(scope_of(tree, frame.line), frame.line) if tree is not None and frame.line is not None else []
-
-
-def values_of(view: ProcessView, stack: Sequence[PythonFrame], frame: PythonFrame) -> ValueOf:
-    """Those of a frame that were recorded with its stack."""
-    end = end_of(view) if not view.raised else None
-    depth = next((place for place, item in enumerate(stack) if item is frame), -1)
-    known = {item.expression: item.text for item in end.values if item.depth == depth} if end is not None else {}
-    return lambda node: known.get(ast.unparse(node))

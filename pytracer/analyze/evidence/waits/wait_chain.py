@@ -181,7 +181,7 @@ def running_children(job: JobView, view: ProcessView) -> list[ProcessView]:
     return [item for item in _ran_then(job, view) if item.python_frame is not None]
 
 
-def is_idle(view: ProcessView) -> bool:
+def awaits_task(view: ProcessView) -> bool:
     """Whether it waits for the next task of a multiprocessing pool: its loop has asked the queue, and nothing else."""
     stack = main_stack(view)
     asked = next((frame for frame in stack if not _QUEUE.search(frame.file or "")), None)
@@ -193,7 +193,7 @@ def is_idle(view: ProcessView) -> bool:
 def works(view: ProcessView) -> bool:
     """Whether it waits for nothing but its device, and not for its next task."""
     wait = wait_of(view)
-    return (wait is None and not is_idle(view)) or (wait is not None and wait.kind in OF_DEVICE)
+    return (wait is None and not awaits_task(view)) or (wait is not None and wait.kind in OF_DEVICE)
 
 
 def work_words(children: Sequence[ProcessView]) -> str:

@@ -16,7 +16,7 @@ from pytracer.analyze.evidence.syntax.loops import loops_around
 from pytracer.analyze.evidence.syntax.names import last_name
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.passing import names_of_object
-from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes, parameters, qualified_name, scope_of
+from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes, parameters, qualified_name, scope_of, spans
 from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait
 from pytracer.analyze.evidence.waits.waits import called_by_program, end_of, main_stack
 from pytracer.analyze.parts import python_frame
@@ -341,7 +341,7 @@ def _last_word(node: ast.expr | None) -> str | None:
 def _until(tree: ast.Module, line: int) -> str | None:
     """What `wait_for(lambda: ...)` asks, or the `while not ...` around `wait()`."""
     for item in _calls(tree, ("wait_for",)):
-        asked = item.args[0] if item.args and item.lineno <= line <= (item.end_lineno or 0) else None
+        asked = item.args[0] if item.args and spans(item, line) else None
         if isinstance(asked, ast.Lambda):
             return shortened(ast.unparse(asked.body), _LONGEST)
     loops = loops_around(tree, line, (ast.While,))

@@ -9,6 +9,7 @@ from pytracer.analyze.evidence.wild.address import may_be_indexed
 from pytracer.analyze.evidence.wild.array_index import array_index
 from pytracer.analyze.evidence.wild.based_index import based_index
 from pytracer.analyze.evidence.wild.below_null import below_null
+from pytracer.analyze.evidence.wild.by_source import by_empty_count, by_indexed_array, by_letter
 from pytracer.analyze.evidence.wild.called_number import called_number
 from pytracer.analyze.evidence.wild.closed_handle import closed_handle
 from pytracer.analyze.evidence.wild.copied_row import copied_row
@@ -25,8 +26,6 @@ from pytracer.analyze.evidence.wild.float_index import float_index
 from pytracer.analyze.evidence.wild.freed_argument import freed_argument
 from pytracer.analyze.evidence.wild.freed_callback import freed_callback
 from pytracer.analyze.evidence.wild.int_overflow import int_overflow
-from pytracer.analyze.evidence.wild.left_array import left_array
-from pytracer.analyze.evidence.wild.letter import letter
 from pytracer.analyze.evidence.wild.looked_up_index import looked_up_index
 from pytracer.analyze.evidence.wild.memory import missing_memory, overwritten_memory
 from pytracer.analyze.evidence.wild.misread_elements import misread_elements
@@ -43,7 +42,6 @@ from pytracer.analyze.evidence.wild.truncated_address import truncated_address
 from pytracer.analyze.evidence.wild.unexplained import Unexplained
 from pytracer.analyze.evidence.wild.unloaded_code import unloaded_code
 from pytracer.analyze.evidence.wild.unread_index import unread_index
-from pytracer.analyze.evidence.wild.wrapped_count import wrapped_count
 from pytracer.analyze.view import ProcessView
 
 
@@ -104,7 +102,7 @@ _FINDERS: tuple[Callable[[ProcessView], Explanation | None], ...] = (
     cut_argument,
     missing_memory,
     fixed_array,
-    wrapped_count,
+    by_empty_count,
     short_vector,
     ended_field,
     second_owner,
@@ -115,14 +113,14 @@ _FINDERS: tuple[Callable[[ProcessView], Explanation | None], ...] = (
     float_index,
     looked_up_index,
     array_index,
-    left_array,
+    by_indexed_array,
     _far_index,
     copied_row,
     _overflow,
     cut_handle,
     closed_handle,
     thread_table,
-    letter,
+    by_letter,
     overwritten_memory,
     sparse_index,
     _wrong_index,

@@ -194,6 +194,7 @@ def _from_anywhere(job: JobView, judgement: Judgement[Overrun | Run], run: Run) 
     where = f"over the {edge} of accessible memory{in_function(view)}{whose}"
     if walked is not None:
         where = f"past the end of {array_words(walked.array)}{in_function(view)}"
+    by_source = empty or (indexed if walked is None else None)
     if indexed is not None and walked is None:
         where = f"past the end of {indexed.array.words}{in_function(view)}: {indexed.summary}"
     refused = ": a loop or copy that ran on is refused there" if wrapped is None and indexed is None else ""
@@ -217,10 +218,8 @@ def _from_anywhere(job: JobView, judgement: Judgement[Overrun | Run], run: Run) 
             python_evidence(view),
             collective_evidence(judgement.views),
         ],
-        empty.advice
-        if empty is not None
-        else indexed.advice
-        if indexed is not None and walked is None
+        by_source.advice
+        if by_source is not None
         else length_advice(
             view,
             f"Check the lengths, counts and offsets that {line_words(view)} passes: one of them is negative or too "

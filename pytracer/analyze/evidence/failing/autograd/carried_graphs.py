@@ -27,7 +27,7 @@ def carried_graph(at: FailingLine) -> str | None:
         return None
     carried: dict[str, int] = {}
     assigned = {name for item in loops if isinstance(item, ast.For) for name in bound_names(item.target)}
-    reached = _reached(loops[0], names_in(at.node) if at.node is not None else [])
+    reached = _reached(loops[0], at.names)
     for item in _in_order(loops[0]):
         if isinstance(item, ast.Assign):
             read = set(names_in(item.value))
@@ -50,7 +50,7 @@ def carried_graph(at: FailingLine) -> str | None:
     if len(tensors) == 1:
         name, line = next(iter(tensors.items()))
         added = _added(loops[0], name, line)
-        if added is not None and name in names_in(at.node or ast.Pass()):
+        if added is not None and name in at.names:
             return (
                 f"`{name}` ({at.here(line)}) adds up the losses of all steps with their graphs, and backward() has "
                 f"freed those of earlier ones: call backward() on what a step adds, `{added}.backward()`, and let line "
@@ -93,7 +93,7 @@ def _before_loop(at: FailingLine, loop: Loop) -> str | None:
         for target in item.targets
         for name in bound_names(target)
     } | {name for item in nodes_of(loop) if isinstance(item, ast.For) for name in bound_names(item.target)}
-    named = names_in(at.node) if at.node is not None else []
+    named = at.names
     shapes = [name for name in _reached(loop, named) if name not in inside and at.shape(name) is not None]
     shapes = [name for name in shapes if name in named or not _is_leaf(at, name)]
     if len(shapes) != 1:

@@ -20,7 +20,7 @@ from pytracer.analyze.evidence.failing.autograd.graph_lines import (
 from pytracer.analyze.evidence.failing.autograd.reentrant import reentrant_checkpoint
 from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.calls import argument_at, called_name
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes, scope_of
 
@@ -66,7 +66,7 @@ def _of_input(at: FailingLine) -> str | None:
     call = at.only(ast.Call)
     if call is None or called_name(call) != "grad":
         return None
-    by = call.args[1] if len(call.args) > 1 else next((i.value for i in call.keywords if i.arg == "inputs"), None)
+    by = argument_at(call, 1, "inputs")
     if not isinstance(by, ast.Name) or at.values.get(f"{by.id}.requires_grad") != "False":
         return None
     return (

@@ -14,7 +14,7 @@ from pytracer.analyze.evidence.syntax.bindings import is_empty_container
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
-from pytracer.analyze.evidence.syntax.scopes import own_nodes
+from pytracer.analyze.evidence.syntax.scopes import own_nodes, spans
 
 _NO_COPY = "support the deepcopy protocol"
 WITHOUT_GRAPH = Pattern(r"\bdetach|\.item\(|\.numpy\(|\.tolist\(|\bno_grad\b|\.data\b")
@@ -125,7 +125,7 @@ def _stored_in(method: ast.FunctionDef) -> Iterator[tuple[ast.stmt, ast.expr]]:
             or WITHOUT_GRAPH.search(ast.unparse(node))
         ):
             continue
-        if not any(item.lineno <= node.lineno <= (item.end_lineno or 0) for item in cut):
+        if not any(spans(item, node.lineno) for item in cut):
             yield node, value
 
 

@@ -11,7 +11,7 @@ from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.calls import argument_at, called_name
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes
@@ -77,8 +77,8 @@ def _freed_by_grad(at: FailingLine, loss: str) -> str | None:
         if not isinstance(call, ast.Call) or not ast.unparse(call.func).endswith("autograd.grad"):
             continue
         kept = {item.arg for item in call.keywords} & {"retain_graph", "create_graph", None}
-        outputs = [*call.args[:1], *(item.value for item in call.keywords if item.arg == "outputs")]
-        name = outputs[0].id if outputs and isinstance(outputs[0], ast.Name) else None
+        outputs = argument_at(call, 0, "outputs")
+        name = outputs.id if isinstance(outputs, ast.Name) else None
         if kept or name is None or name not in read or not way[loss].lineno >= call.lineno:
             continue
         if _is_left_out(at, call.lineno) or any(

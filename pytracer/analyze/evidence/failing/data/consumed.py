@@ -44,7 +44,7 @@ def nothing_left(at: FailingLine) -> str | None:
         return None
     if at.kind == "StopIteration":
         return _ended(at)
-    names = names_in(at.node) if at.node is not None else []
+    names = at.names
     for name in names:
         found = _read_once(at, name, at.line)
         if found is not None and found.reads:

@@ -77,7 +77,7 @@ def asked_names(at: FailingLine) -> list[str]:
     own = isinstance(at.statement, (ast.Raise, ast.Assert)) and at.own
     if own:
         return [*dict.fromkeys(name for item in _tests(at) for name in names_in(item))]
-    return names_in(at.node) if at.node is not None else []
+    return at.names
 
 
 def all_values(at: FailingLine) -> Iterator[tuple[str, str, int]]:

@@ -7,7 +7,6 @@ import re
 
 from pytracer._patterns import Pattern
 from pytracer._text import list_words
-from pytracer.analyze.evidence.failing.expressions import names_in
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.numbers import whole_number
 from pytracer.analyze.evidence.indices.byte_order import is_power, reversed_number
@@ -23,7 +22,7 @@ _DTYPE = Pattern(r"^(?:np|numpy|torch)\.(u?int\d+)$")
 def other_byte_order(at: FailingLine) -> str | None:
     """None where a number of the line was not read from bytes, or is as likely with its bytes as they are."""
     found: dict[str, list[tuple[str, int, int]]] = {}
-    for name in names_in(at.node) if at.node is not None else ():
+    for name in at.names:
         number = whole_number(at, ast.Name(name))
         small = reversed_number(number) if number is not None else None
         if number is not None and small is not None:

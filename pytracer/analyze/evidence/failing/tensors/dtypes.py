@@ -6,7 +6,7 @@ import ast
 import re
 
 from pytracer._patterns import Pattern
-from pytracer.analyze.evidence.failing.expressions import names_in, source
+from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.usage.settings import whence
 from pytracer.analyze.evidence.slicing.spots import Spot
@@ -130,7 +130,7 @@ def _assigned_of_another(at: FailingLine, wanted: str, found: str) -> str | None
 
 
 def _with(at: FailingLine, dtype: str | None) -> list[str]:
-    names = names_in(at.node) if at.node is not None else []
+    names = at.names
     return [name for name in names if (shape := at.shape(name)) is not None and shape.dtype == dtype]
 
 

@@ -70,10 +70,6 @@ def row_beyond(at: FailingLine, found: re.Match[str]) -> str | None:
     )
 
 
-def _read(at: FailingLine) -> list[str]:
-    return names_in(at.node) if at.node is not None else []
-
-
 def index_beyond(at: FailingLine, found: re.Match[str]) -> str | None:
     """`table[index]`, in the words of torch and of NumPy."""
     index, dimension, size = (int(item) for item in found.groups())
@@ -195,7 +191,7 @@ def _beyond_length(at: FailingLine, node: ast.Subscript) -> str | None:
 
 def _index_of_call(at: FailingLine, index: int, dimension: int, size: int) -> str | None:
     """`q.gather(1, actions)`."""
-    ranges = {name: found for name in _read(at) if (found := _VALUES.search(at.values.get(name, "")))}
+    ranges = {name: found for name in at.names if (found := _VALUES.search(at.values.get(name, "")))}
     holding = [name for name, found in ranges.items() if str(index) in found.groups()]
     tables = [name for name, shape in at.shapes.items() if name not in holding and size in shape.sizes]
     call = at.only(ast.Call)

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Sequence
 
 from pytracer._patterns import Pattern
-from pytracer.analyze.evidence.failing.expressions import names_in, short, source
+from pytracer.analyze.evidence.failing.expressions import short, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.tensors.last_layers import last_layer
 from pytracer.analyze.evidence.failing.tensors.shifted_labels import (
@@ -33,7 +33,7 @@ def label_beyond(at: FailingLine, label: int) -> str | None:
     call = at.only(ast.Call)
     computed = call.args[0] if call is not None and call.args and isinstance(call.args[0], ast.Call) else None
     classes = at.shapes[output].sizes[1] if output is not None else None
-    goal = next((name for name, value in at.values.items() if name in _read(at) and _VALUES.search(value)), None)
+    goal = next((name for name, value in at.values.items() if name in at.names and _VALUES.search(value)), None)
     span = _span(at, goal)
     told = f"`{goal}`{at.came(goal)} is {span[0]} to {span[1]}" if goal is not None and span is not None else None
     if computed is not None:  # a variable with two dimensions is what it was computed from
@@ -54,10 +54,6 @@ def label_beyond(at: FailingLine, label: int) -> str | None:
 def _span(at: FailingLine, goal: str | None) -> tuple[int, int] | None:
     found = _VALUES.search(at.values.get(goal or "", ""))
     return (int(found[1]), int(found[2])) if found is not None else None
-
-
-def _read(at: FailingLine) -> list[str]:
-    return names_in(at.node) if at.node is not None else []
 
 
 def _change(at: FailingLine, call: ast.Call | None, label: int, classes: int | None, span: Sequence[int] | None) -> str:

@@ -7,7 +7,7 @@ import re
 
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.slicing.spots import Spot
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.calls import argument_at, called_name
 
 _LAYERS = 4
 
@@ -32,6 +32,6 @@ def last_layer(at: FailingLine, output: str) -> str:
 
 def _gives(at: FailingLine, output: str, layer: ast.Call, spot: Spot) -> bool:
     """Whether an output has the features of a layer, as far as both are known: another may have been put behind it."""
-    given = [*layer.args[1:2], *(item.value for item in layer.keywords if item.arg == "out_features")]
-    shape, features = at.shape(output), at.evaluated(given[0], spot) if given else None
+    given = argument_at(layer, 1, "out_features")
+    shape, features = at.shape(output), at.evaluated(given, spot) if given is not None else None
     return shape is None or features is None or features in shape.sizes

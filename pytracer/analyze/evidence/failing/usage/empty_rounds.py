@@ -104,7 +104,7 @@ def runs_in_each_round(loop: Loop, line: int) -> bool:
         )
     ]
     for item in body:
-        if item.lineno <= line <= (item.end_lineno or 0):
+        if spans(item, line):
             return isinstance(item, (ast.Assign, ast.AnnAssign, ast.AugAssign))
         if any(isinstance(part, _SKIPS) for part in nodes_of(item)):
             return False
@@ -114,7 +114,7 @@ def runs_in_each_round(loop: Loop, line: int) -> bool:
 def is_met(scope: Scope, loop: Loop, line: int) -> bool:
     """Whether the program comes to a later line by the loop only."""
     may_skip = (item for item in own_nodes(scope) if isinstance(item, _MAY_SKIP) or hushes(item, EXPECTING))
-    around = [item for item in may_skip if item is not loop and item.lineno <= loop.lineno <= (item.end_lineno or 0)]
+    around = [item for item in may_skip if item is not loop and spans(item, loop.lineno)]
     return loop.lineno < line and all(_in_same_block(item, loop.lineno, line) for item in around)
 
 
@@ -128,7 +128,7 @@ def _in_same_block(item: ast.AST, first: int, line: int) -> bool:
 
 
 def _is_between(block: Sequence[ast.stmt | ast.ExceptHandler], line: int) -> bool:
-    return any(part.lineno <= line <= (part.end_lineno or 0) for part in block)
+    return any(spans(part, line) for part in block)
 
 
 def had_items(at: FailingLine, loop: Loop) -> bool:

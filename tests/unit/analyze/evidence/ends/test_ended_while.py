@@ -20,7 +20,7 @@ IMPORT: list[Frame] = [
 ]
 BLAS = "/venv/lib/python3.11/site-packages/scipy_openblas64/lib/libscipy_openblas64_.so"
 SUBPROCESS = "/usr/lib/python3.11/subprocess.py"
-PACK = "/work/build/libpack.so"
+PACK = "/home/user/job/libpack.so"
 EVALUATES = ("_PyEval_EvalFrameDefault", s.PYTHON)
 
 
