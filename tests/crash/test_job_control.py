@@ -167,7 +167,7 @@ def test_job_that_handles_the_stop_keeps_the_terminal(traced: bool, tmp_path: Pa
         terminal.type("\x1a")
         terminal.expect("[SIGTSTP]")
         time.sleep(0.2)
-        assert state(child_of_the_shell) == "S"
+        assert state(child_of_the_shell) != "T"  # it sleeps, or is just at work
         terminal.type("hello\n")
         assert "Stopped" not in terminal.expect("[read hello]")
         terminal.type("end\n")
