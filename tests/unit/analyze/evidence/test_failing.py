@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from pytracer.analyze.evidence.failing.explained import Explanation, explained, involved
+from pytracer.analyze.evidence.failing.kinds import Kind
 from pytracer.record.torch.batch_indices import batch_indices
 from pytracer.record.torch.changed_parameter import changed_parameter
 from pytracer.record.torch.frame_variables import failing_columns, outer_variables, variables_of
@@ -124,7 +125,7 @@ def test_explanation_that_fails_is_told(monkeypatch: pytest.MonkeyPatch, tmp_pat
     def broken(_: object) -> str:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("pytracer.analyze.evidence.failing.explained._EXPLANATIONS", (broken,))
+    monkeypatch.setattr("pytracer.analyze.evidence.failing.explained.KINDS", (Kind(broken),))
     file = tmp_path / "train.py"
     file.write_text("rows = []\nrows[0]\n", encoding="utf-8")
     stack = [PythonFrame(function="<module>", file=str(file), line=2)]
