@@ -149,9 +149,9 @@ def test_address_of_the_variable_is_no_write(tmp_path: Path) -> None:
 
 def test_long_blanks_in_a_source_take_little_time(tmp_path: Path) -> None:
     sampler = SAMPLER + f"int a /*{'-' * 200_000}*/ ;\n/*{'x ' * 100_000}*/\n"
-    began = time.monotonic()
+    began = time.process_time()
     assert overwritten_global(view_of(tmp_path, sampler=sampler)) is not None
-    assert time.monotonic() - began < 8
+    assert time.process_time() - began < 8
 
 
 def test_variable_that_the_function_goes_through_is_named_where_its_memory_was_not_kept(tmp_path: Path) -> None:
