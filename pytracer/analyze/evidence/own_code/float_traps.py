@@ -23,6 +23,7 @@ from pytracer.analyze.evidence.native.fault_function import is_of_own_image
 from pytracer.analyze.evidence.native.native_stack import image_name, own_frames
 from pytracer.analyze.evidence.own_code.native_calls import NativeCalls, native_calls
 from pytracer.analyze.evidence.own_code.own_libraries import is_own_path
+from pytracer.analyze.evidence.own_code.own_place import own_place
 from pytracer.analyze.evidence.own_code.own_signature import levels_of, libraries_and_folders
 from pytracer.analyze.evidence.own_code.reached_lines import ReachedLines
 from pytracer.analyze.evidence.own_code.source_files import Source, sources_before
@@ -43,7 +44,7 @@ _IMPORTED = "feenableexcept"
 _PYTHON = Pattern(r"^(?:libpython3|python)")
 _BY_IMPORT = frozenset({"feenableexcept", "fesetenv"})
 _OF_EACH = frozenset({"__cxa_finalize", "__gmon_start__", "_ITM_deregisterTMCloneTable"})  # crtbegin.o asks for them
-_QUOTED, _MOST_LINES = 60, 2
+_QUOTED, _QUOTED_STATEMENT, _MOST_LINES = 60, 90, 2
 
 
 class FloatTraps(msgspec.Struct, frozen=True):
@@ -64,6 +65,8 @@ class FloatTraps(msgspec.Struct, frozen=True):
     library: str | None = None
     computes: str | None = None
     """The line of Python that a library runs there, which is the operation itself: `NAN = INF-INF`, with its place."""
+    within: str | None = None
+    """Of an operation of the very call that enabled them: the line of C that it is, with its place."""
 
     @property
     def words(self) -> str:
@@ -73,6 +76,8 @@ class FloatTraps(msgspec.Struct, frozen=True):
             return f"most likely since {self.function}() enabled them as {library} was loaded ({self.place})"
         of = f" of {self.library}" if self.library is not None else ""
         does = "which enables them" if self.entry == self.function else f"which enables them by {self.function}()"
+        if self.within is not None:
+            return f"since {self.entry}(){of}, which is still running, enabled them ({self.place})"
         return f"most likely since {list_words(self._lines)} called {self.entry}(){of}, {does} ({self.place})"
 
     @property
@@ -87,12 +92,23 @@ class FloatTraps(msgspec.Struct, frozen=True):
     @property
     def advice(self) -> str:
         """Where to switch them off again."""
+        if self.within is not None:
+            return self._operands(self.within)
         off = f"Leave the traps off where {self.entry}() returns to Python: "
         how = "fedisableexcept(), or feholdexcept() and fesetenv() around its own computation"
         if self.loaded:
             return f"Remove `{self.text}` ({self.place}), or enable traps only around the library's own computation."
         called = f"; or do not ask for them at {list_words(self.calls)}" if self.calls else ""
         return f"{off}{how}{called}. {self._why}"
+
+    def _operands(self, within: str) -> str:
+        """Who enables traps for its own computation asks for this stop."""
+        called = f" in what {list_words(self._lines)} passes, and" if self.calls else ""
+        return (
+            f"Look at the operands of {within},{called} in what is computed before it: the traps of "
+            f"{self.entry}() stop it as the result is {_GIVES.get(self.code, 'NaN or infinity')}. Refuse or replace "
+            "such values before."
+        )
 
     @property
     def _why(self) -> str:
@@ -238,7 +254,7 @@ def _passes_zeros(node: ast.Call, names: Container[str | None]) -> bool:
 def _of(
     view: ProcessView, item: Enabler, calls: Sequence[tuple[LineWords, str]], code: int, libraries: Sequence[str]
 ) -> FloatTraps | None:
-    entries = {name for _, name in calls}
+    entries, enabling = {name for _, name in calls}, {item.function, *(name for _, name in calls)}
     if len(entries) > 1 or len(calls) > _MOST_LINES:
         return None
     innermost = next(iter(own_frames(view)), None)
@@ -254,7 +270,19 @@ def _of(
         item.loaded and not calls,
         image_name(callers[0]) if len(callers) == 1 else None,
         _computes(view),
+        _within(view, enabling),
     )
+
+
+def _within(view: ProcessView, enabling: set[str]) -> str | None:
+    """The line of C, where the innermost function is one of those that enabled the traps, or they called it."""
+    place = own_place(view)
+    if place is None or enabling.isdisjoint(_own_running(view)):
+        return None
+    innermost = next(iter(own_frames(view)), None)
+    if innermost is None or not is_own_path(innermost.image):
+        return None
+    return f"`{shortened(place.text.rstrip(';'), _QUOTED_STATEMENT)}` ({place.place})"
 
 
 def _computes(view: ProcessView) -> str | None:

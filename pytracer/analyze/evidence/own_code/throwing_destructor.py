@@ -16,6 +16,7 @@ from pytracer.analyze.view import ProcessView
 
 _THROWS = Pattern(r"\b(?:TORCH_CHECK\w*|TORCH_INTERNAL_ASSERT\w*|AT_ERROR|throw)\b[^;]*")
 _CALLS = Pattern(r"(?<![\w.>:~])(\w+)\s*\(")
+_DESTRUCTOR = Pattern(r"(?<=:)~\w+")
 _QUOTED = 60
 
 
@@ -59,6 +60,19 @@ def throwing_destructor(view: ProcessView) -> ThrowingDestructor | None:
         if around is not None and around.name.startswith("~") and "terminate" not in own:
             place = f"{short_file(line.file or '')}:{line.line}"
             return ThrowingDestructor(around.name, place, _thrown(text, around.body, short_file(line.file or "")))
+    return None
+
+
+def left_destructor(view: ProcessView) -> str | None:
+    """`~Scratch()`: the innermost one of the program's own that an exception left, also one that was inlined.
+
+    Of an exception that nobody caught: what would catch it below the destructor has not.
+    """
+    for frame in filter(is_of_own_image, own_frames(view)):
+        names = [frame.function or "", *(line.function or "" for line in frame.lines or ())]
+        found = next((match[0] for name in names[1:] or names if (match := _DESTRUCTOR.search(name))), None)
+        if found is not None:
+            return f"{found}()"
     return None
 
 

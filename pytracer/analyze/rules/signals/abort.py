@@ -71,7 +71,8 @@ from pytracer.analyze.evidence.native.aborts import (
     terminated_without_exception,
 )
 from pytracer.analyze.evidence.native.cut_archive import cut_archive
-from pytracer.analyze.evidence.native.native_stack import functions
+from pytracer.analyze.evidence.native.fault_function import is_own_frame
+from pytracer.analyze.evidence.native.native_stack import functions, own_frames
 from pytracer.analyze.evidence.own_code.absurd_length import absurd_length
 from pytracer.analyze.evidence.own_code.borrowed_return import borrowed_return
 from pytracer.analyze.evidence.own_code.checked_write import checked_write
@@ -80,7 +81,8 @@ from pytracer.analyze.evidence.own_code.ended_statics import ended_static
 from pytracer.analyze.evidence.own_code.negative_strides import negative_strides
 from pytracer.analyze.evidence.own_code.refused_number import refused_number
 from pytracer.analyze.evidence.own_code.refused_relation import refused_relation
-from pytracer.analyze.evidence.own_code.throwing_destructor import throwing_destructor
+from pytracer.analyze.evidence.own_code.replaced_threads import replaced_thread
+from pytracer.analyze.evidence.own_code.throwing_destructor import left_destructor, throwing_destructor
 from pytracer.analyze.evidence.own_code.uncaught import (
     below_line,
     below_words,
@@ -161,6 +163,10 @@ _NOTHING_THROWN = _Way(
     "Join every std::thread before it is destroyed. With torch.distributed, call destroy_process_group() before the "
     "program ends.",
 )
+_OWN_THREAD = _Way(
+    "std::terminate() was called without an active exception",
+    "Join every std::thread before it is destroyed or set anew: one that can still be joined ends the process there.",
+)
 _ENDED_AT_SHUTDOWN = _Way(
     "a native thread wanted the GIL while the interpreter was shutting down, and was ended inside a function that must "
     "not be left that way",
@@ -225,6 +231,7 @@ class Abort:
         way = _way(job, view)
         caller = _caller(view)
         smashed = smashed_advice(view) if way is _STACK else None
+        destructor = _destructor(view, way, caller)
         thrown = into_ctypes(view) or on_own_thread(view) if way.uncaught else None
         length = absurd_length(view) if way.uncaught else None
         refused = refused_number(view) or refused_relation(view) if way.uncaught or way.is_check else None
@@ -237,12 +244,13 @@ class Abort:
             or (refused.advice if refused is not None else None)
             or range_advice(view)
             or of_script(view)
+            or (_OF_DESTRUCTOR.format(function=destructor) if destructor is not None else None)
             or thrown
-            or (_OF_DESTRUCTOR.format(function=caller) if _left_destructor(way, caller) else None)
             or (below_line(view) if way.uncaught and way is not _EXCEPTION else None)
             or way.advice.replace("{function}", caller or _OWN)
         )
         below = below_words(view, caller) if caller and caller != way.function else ""
+        below += f": it left the destructor {destructor}" if destructor is not None and destructor != caller else ""
         told = length or copied or refused
         below += f": {told.summary}" if told is not None else ""
         borrowed = borrowed_return(view)
@@ -309,7 +317,7 @@ def _way(job: JobView, view: ProcessView) -> _Way:
     if destructor is not None:
         return _Way(destructor.what, destructor.advice, _caller(view))
     if terminated_without_exception(view):
-        return _ENDED_AT_SHUTDOWN if aborted_at_shutdown(view) else _unjoined(view) or _NOTHING_THROWN
+        return _ENDED_AT_SHUTDOWN if aborted_at_shutdown(view) else _unjoined(view) or _nothing_thrown(view)
     exception, check, gil = cpp_exception(view), failed_check(view), without_gil(view)
     if check is not None:
         return _Way(check.what, check.advice, _caller(view))
@@ -344,14 +352,20 @@ def _caller(view: ProcessView) -> str | None:
     return function_words(name) if (name := abort_caller(view)) else None
 
 
-def _left_destructor(way: _Way, caller: str | None) -> bool:
-    """Whether a destructor itself threw what nobody caught."""
-    return way.uncaught and caller is not None and "~" in caller
+def _destructor(view: ProcessView, way: _Way, caller: str | None) -> str | None:
+    """The one that what nobody caught left: the caller itself, or one around it."""
+    if not way.uncaught:
+        return None
+    return caller if caller is not None and "~" in caller else left_destructor(view)
 
 
 def _unjoined(view: ProcessView) -> _Way | None:
-    thread = unjoined_thread(view)
+    thread = replaced_thread(view) or unjoined_thread(view)
     return _Way(thread.what, thread.advice, _caller(view), by_facts=True) if thread is not None else None
+
+
+def _nothing_thrown(view: ProcessView) -> _Way:
+    return _OWN_THREAD if any(map(is_own_frame, own_frames(view))) else _NOTHING_THROWN
 
 
 def _of_static(view: ProcessView) -> _Way | None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pytracer.analyze.evidence.own_code.float_traps import FloatTraps, float_traps
-from pytracer.report.job import NativeFrame, PythonFrame
+from pytracer.report.job import NativeFrame, PythonFrame, SourceLine
 
 SOURCE = """#include <fenv.h>
 static void strict(void) {
@@ -305,3 +305,26 @@ def test_many_callers_of_callers_are_looked_at_once(tmp_path: Path) -> None:
 def test_what_has_not_enabled_that_trap_is_not_named(changed: dict[str, Any], tmp_path: Path) -> None:
     """Nor what was, where it may have been another one."""
     assert float_traps(view_of(tmp_path, **changed)) is None
+
+
+STEP = """void step(const double *x, double *y, int n) {
+    feenableexcept(FE_INVALID);
+    for (int i = 0; i < n; i++)
+        y[i] = x[i] / x[i];
+    fedisableexcept(FE_ALL_EXCEPT);
+}
+"""
+
+
+def test_operands_are_looked_at_where_the_running_function_enabled_the_traps_itself(tmp_path: Path) -> None:
+    """It switches them off before it returns: there is nothing to leave off."""
+    source = str(tmp_path / "grid.c")
+    lines = (SourceLine(function="step", file=source, line=4),)
+    own = NativeFrame(function="step", image=str(tmp_path / "libgrid.so"), lines=lines)
+    found = float_traps(view_of(tmp_path, source=STEP, call="lib.step(cells)", lines=(7, 17), native=(own,)))
+    assert isinstance(found, FloatTraps)
+    assert found.words == "since step() of libgrid.so, which is still running, enabled them (grid.c:2)"
+    assert found.advice.startswith(
+        "Look at the operands of `y[i] = x[i] / x[i]` (grid.c:4), in what line 7 passes"
+    )
+    assert "Leave the traps off" not in found.advice

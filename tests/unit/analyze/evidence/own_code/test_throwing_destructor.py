@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pytracer.analyze.evidence.own_code import throwing_destructor as module
-from pytracer.analyze.evidence.own_code.throwing_destructor import throwing_destructor
+from pytracer.analyze.evidence.own_code.throwing_destructor import left_destructor, throwing_destructor
 from pytracer.report.job import NativeFrame, SourceLine
 from tests.unit.analyze.evidence.own_code.test_freed_pointer import view_of
 
@@ -66,3 +66,20 @@ def test_other_ends_are_no_exceptions(
     source: str, line: str, inner: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert throwing_destructor(crashed(tmp_path, monkeypatch, source, line, inner=inner)) is None
+
+
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [
+        (("Scratch::check() const", "Scratch::~Scratch()", "smooth"), "~Scratch()"),
+        (("check", "smooth"), None),
+    ],
+)
+def test_destructor_around_what_threw_is_named(
+    names: tuple[str, ...], told: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where it was inlined: no `try` further out catches what leaves it."""
+    view = crashed(tmp_path, monkeypatch, RECORDER, "~Recorder()")
+    lines = [SourceLine(function=name, file="/job/smooth.cpp", line=9) for name in names]
+    view.native_stack = [NativeFrame(image=view.native_stack[-1].image, function=names[-1], lines=lines)]
+    assert left_destructor(view) == told
