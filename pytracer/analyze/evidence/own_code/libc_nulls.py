@@ -20,11 +20,20 @@ def null_when(text: str, function: str, given: Sequence[str]) -> str:
         missing = "it does not exist here" if reads else "its folder does not exist here"
         what = "directory" if function == "opendir" else "file"
         fixed = "" if first is None else f" The path is always {_named(given[0], first)}: make it an argument."
-        return f" {function}() returns null where {missing}, or this user may not open the {what}.{fixed}"
+        kept = _kept_open(text, function)
+        return f" {function}() returns null where {missing}, or this user may not open the {what}.{fixed}{kept}"
     if function in ("getenv", "secure_getenv"):
         name = f"`{first[1:-1]}`" if first is not None else "a variable"
         return f" {function}() returns null where the environment does not have {name}."
     return f" {function}() returns null where it finds nothing." if function in _FINDS else ""
+
+
+def _kept_open(text: str, function: str) -> str:
+    """A sentence, where the file has no call that closes what it opens: each round keeps one more open."""
+    close = "closedir" if function == "opendir" else "fclose"
+    if re.search(rf"\b(?:{close}|pclose|close|shared_ptr|unique_ptr)\b", text) is not None:
+        return ""
+    return f" Or where too many are open (`ulimit -n`): nothing in that file calls {close}(), so that each call adds one."
 
 
 def _named(given: str, literal: str) -> str:

@@ -263,6 +263,10 @@ def may_follow(later: Chain, earlier: Chain, *, loops: bool = True) -> bool | No
             return True
         if _is_same(after, before, later[place + 1 :], earlier[place + 1 :]):
             continue
+        if after.call is not None and _has(after.call, before.call):
+            return True  # what a call is given is made before it
+        if before.call is not None and _has(before.call, after.call):
+            return False
         if after.line == before.line:
             return None
         if after.line > before.line:

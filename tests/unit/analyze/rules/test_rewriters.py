@@ -228,3 +228,34 @@ def test_an_object_that_a_classmethod_made_and_one_that_is_called_are_followed(
     words = '; line 18 in Conform.__call__ (`img.save(path)`) rewrites it by line 10 (`with open(path, "wb") as f:`)'
     assert (words in summary(report)) == known
     assert known or "rewrites" not in summary(report)
+
+
+SHORTENED = """import os
+FILE = os.path.join("/data/run", "tokens.bin")
+class Tokens:
+    def __init__(self, path):
+        self.rows = np.memmap(path, dtype="i4", mode="r")
+    def get(self, i):
+        return self.rows[i].sum()
+class Store:
+    def __init__(self, path):
+        self.path = path
+    def keep(self, count):
+        with open(self.path, "r+b") as f:
+            f.truncate(4 * count)
+def train(data):
+    store = Store(FILE)
+    for epoch in range(3):
+        for i in range(4):
+            data.get(i)
+        store.keep(2)
+train(Tokens(FILE))
+"""
+
+
+def test_what_a_call_is_given_has_been_made_before_it_runs(run: Path) -> None:
+    """`train(Tokens(FILE))`: one line maps the file and leads to the one that shortens it."""
+    stack = [("Tokens.get", "train", 7), ("train", "train", 18), ("<module>", "train", 20)]
+    report = died_in(run, stack, train=SHORTENED)
+    assert "line 19 in train (`store.keep(2)`) shortens it by line 13" in summary(report)
+    assert advice(report).startswith("Do not shorten the file at line 19 in train")

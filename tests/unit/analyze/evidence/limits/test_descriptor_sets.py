@@ -21,9 +21,12 @@ static int wait_for(int fd) {
     return select(fd + 1, &set, 0, 0, 0);
 }
 int ask(int fd) {
+    if (fd < 0)
+        return -1;
     return wait_for(fd);
 }
 """
+UNTESTED = SOURCE.replace("    if (fd < 0)\n        return -1;\n", "    /* fd < 0 */\n\n")
 KEEPS = """class Scenes:
     def __init__(self):
         self.handles = []
@@ -53,7 +56,7 @@ def view_of(
     built.write_bytes(b"")
     script.write_text(program, encoding="utf-8")
     os.utime(file, (1000, 1000))
-    at = [SourceLine(function="wait_for", file=str(file), line=5), SourceLine(function="ask", file=str(file), line=9)]
+    at = [SourceLine(function="wait_for", file=str(file), line=5), SourceLine(function="ask", file=str(file), line=11)]
     own = NativeFrame(function="ask", image=library or str(built), lines=at if lines and library is None else None)
     inner = [NativeFrame(function=name, image=LIBC) for name in ("raise", "abort", "__fortify_fail", check)]
     stack = (PythonFrame(function="Scenes.ask", file=str(script), line=7),)
@@ -84,9 +87,20 @@ def test_own_line_is_named_with_the_line_that_keeps_files_open(tmp_path: Path) -
 
 def test_descriptor_below_0_is_another_reason_where_nothing_keeps_files(tmp_path: Path) -> None:
     """The check of glibc compares without a sign."""
-    found = beyond_set(view_of(tmp_path, program=CLOSES))
+    found = beyond_set(view_of(tmp_path, program=CLOSES, source=UNTESTED))
     assert found is not None and found.what.endswith(": 1024 (FD_SETSIZE) or more, or below 0")
-    assert found.advice.endswith("Check also that the descriptor is not -1, of a call that failed.")
+    assert found.advice.startswith("Check that the descriptor is not -1, of what was closed or of a call that failed.")
+
+
+def test_file_that_was_closed_comes_first_where_c_does_not_test_the_descriptor(tmp_path: Path) -> None:
+    """A few files that are kept open are no reason to say that there are 1024."""
+    program = KEEPS.replace("lib.ask(fd)", "lib.ask(fd.fileno())")
+    found = beyond_set(view_of(tmp_path, program=program, source=UNTESTED))
+    assert found is not None
+    assert found.what.endswith(": below 0, or 1024 (FD_SETSIZE) or more (line 5 keeps each file in `self.handles`)")
+    assert found.advice.startswith(
+        "Check that `fd.fileno()` at train.py:7 in Scenes.ask is not -1: it is once that was closed. If it is not: wait by "
+    )
 
 
 def test_message_of_older_versions_says_nothing_of_the_set(tmp_path: Path) -> None:

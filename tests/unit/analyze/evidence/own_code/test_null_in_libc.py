@@ -40,9 +40,9 @@ run(1, 2, 3)
 
 def found(
     folder: Path, *, made: str, use: str, between: str = "", inner: str = "fprintf", base: int = 0,
-    access: str | None = None,
+    access: str | None = None, source: str = SOURCE,
 ) -> Any:  # fmt: skip
-    source = SOURCE.replace("MADE", made).replace("USE", use).replace("BETWEEN", between)
+    source = source.replace("MADE", made).replace("USE", use).replace("BETWEEN", between)
     view = native_view(folder, PROGRAM, source, at="lib.cells", way=[("cells", "/* here */")], access=access)
     view.native_stack.insert(0, NativeFrame(function=inner, image="/lib/x86_64-linux-gnu/libc.so.6"))
     view.instruction = SimpleNamespace(base="rdi", base_value=base)
@@ -50,12 +50,23 @@ def found(
 
 
 def test_stream_that_could_not_be_opened_is_named_with_its_fixed_path(tmp_path: Path) -> None:
-    item = found(tmp_path, made='FILE *log = fopen(LOG_FILE, "a");', use='fprintf(log, "%d\\n", i);')
+    ended = 'int done(FILE *f) { return fclose(f); }'
+    made = 'FILE *log = fopen(LOG_FILE, "a");'
+    item = found(tmp_path, made=made, use='fprintf(log, "%d\\n", i);', source=SOURCE + ended)
     assert item.summary == '`log` is null, as `fopen(LOG_FILE, "a")` at ops.c:9 returned it'
     assert item.advice == (
         'Check `log` before ops.c:12 uses it: nothing does behind `fopen(LOG_FILE, "a")` at ops.c:9. Let cells() '
         "report that to its caller. fopen() returns null where its folder does not exist here, or this user may not "
         'open the file. The path is always `"/home/anna/logs/cells.txt"` (`LOG_FILE`): make it an argument.'
+    )
+
+
+def test_file_that_is_never_closed_may_be_one_of_too_many(tmp_path: Path) -> None:
+    """As of a log for each batch: its folder is there, and the user may write to it."""
+    item = found(tmp_path, made='FILE *log = fopen(path, "a");', use='fprintf(log, "%d\\n", i);')
+    assert (
+        "or this user may not open the file. Or where too many are open (`ulimit -n`): nothing in that file calls "
+        "fclose(), so that each call adds one." in item.advice
     )
 
 
