@@ -39,16 +39,20 @@ _MOST_FRAMES = 24
 
 
 class StatelessCall(msgspec.Struct, frozen=True):
-    """`way`: from the native frame that called into Python's C API out to Python code; `called`: the entry of it."""
+    """`way`: from the native frame that called into Python's C API out to Python code; `called`: the entry of it.
+
+    `by_ctypes`: ctypes had called that frame's library, and released the GIL for it.
+    """
 
     called: str | None
     way: tuple[NativeFrame, ...]
+    by_ctypes: bool = False
 
 
 def stateless_call(view: ProcessView) -> StatelessCall | None:
     """None unless native code, itself called by Python, called the C API, and that used a null thread state.
 
-    ctypes and cffi, which release the GIL themselves, are not meant, nor an interpreter that has ended.
+    cffi, which releases the GIL itself, is not meant, nor ctypes that calls the interpreter, nor one that has ended.
     """
     frames, crash = own_frames(view)[:_MOST_FRAMES], view.crash
     if crash is None or not crash.python_matched or not crash.python_stack or is_at_exit(view):
@@ -57,8 +61,8 @@ def stateless_call(view: ProcessView) -> StatelessCall | None:
     inner = frames[:entered]
     if not inner or any(_EVALUATES.match(item.function or "") for item in inner) or not _reads_state(view, inner[0]):
         return None
-    way = _way(frames[entered:])
-    return StatelessCall(inner[-1].function, way) if way else None
+    way, by_ctypes = _way(frames[entered:])
+    return StatelessCall(inner[-1].function, way, by_ctypes) if way else None
 
 
 def calling_frames(view: ProcessView) -> tuple[NativeFrame, ...]:
@@ -68,11 +72,14 @@ def calling_frames(view: ProcessView) -> tuple[NativeFrame, ...]:
     return tuple(frames[entered:])
 
 
-def _way(frames: Sequence[NativeFrame]) -> tuple[NativeFrame, ...]:
-    """Out to the interpreter that called them; nothing where it did not, or where ctypes or cffi lies between."""
+def _way(frames: Sequence[NativeFrame]) -> tuple[tuple[NativeFrame, ...], bool]:
+    """Out to the interpreter or to ctypes, and whether it is that; nothing where cffi lies between."""
     end = next((at for at, item in enumerate(frames) if _is_of_python(item)), 0)
-    foreign = any(_FOREIGN_CALLS.match(image_name(item.image)) for item in frames[:end])
-    return () if foreign else tuple(frames[:end])
+    foreign = [at for at, item in enumerate(frames[:end]) if _FOREIGN_CALLS.match(image_name(item.image))]
+    if not foreign:
+        return tuple(frames[:end]), False
+    ctypes = any(image_name(item.image).startswith("_ctypes") for item in frames[foreign[0] : end])
+    return (tuple(frames[: foreign[0]]), True) if ctypes else ((), False)
 
 
 def _reads_state(view: ProcessView, frame: NativeFrame) -> bool:

@@ -1,11 +1,12 @@
 """Native code that calls Python where it has released the GIL: which function does so, and which line released it.
 
 Py_BEGIN_ALLOW_THREADS is for code without Python. A callback that is only called where somebody has set one works
-without it for as long as nobody has.
+without it for as long as nobody has. ctypes.CDLL releases it for each call of a library, ctypes.PyDLL does not.
 """
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Sequence
 
@@ -25,7 +26,10 @@ from pytracer.analyze.evidence.own_code.own_steps import (
     own_steps,
     step_text,
 )
-from pytracer.analyze.naming import short_file
+from pytracer.analyze.evidence.slicing.files import program_files
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
+from pytracer.analyze.naming import LineWords, line_in, short_file
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import NativeFrame
 
@@ -34,6 +38,7 @@ _TAKES = Pattern(
     r"|Py_BLOCK_THREADS)\b"
 )
 _CHANGES = Pattern(rf"(?P<releases>{RELEASES.pattern})|(?P<takes>{_TAKES.pattern})|(?P<gives>\bPyGILState_Release\b)")
+_RELEASE = ("CDLL", "LoadLibrary", "load_library")
 _OF_BINDINGS = ("pybind11::", "std::", "void pybind11::", "nanobind::")
 _BY_PYBIND = Pattern(r"\bpybind11\b|\bgil_scoped_\w+|\btorch/extension\.h\b")
 _GUARDED = r"\bdef\w*\s*\([^;]*?&(?:\w+::)*{}\b[^;]*?call_guard\s*<[^>;]*(?P<at>gil_scoped_release)"
@@ -51,7 +56,8 @@ class CalledWithoutGil(msgspec.Struct, frozen=True):
     """`function`, at `place`, of `library` called `called`, an entry of Python's C API.
 
     `release`: where the GIL was released on the way. `of_python`: whether Python had called it; else it ran on a thread
-    of native code. `by_pybind`: whether the source uses pybind11; None where there is none.
+    of native code. `by_pybind`: whether the source uses pybind11; None where there is none. `by_ctypes`: ctypes released
+    it for the call of the library, which `loader` loads, if that is the only such line.
     """
 
     function: str | None
@@ -61,6 +67,8 @@ class CalledWithoutGil(msgspec.Struct, frozen=True):
     release: Release | None
     of_python: bool
     by_pybind: bool | None
+    by_ctypes: bool = False
+    loader: LineWords | None = None
 
     @property
     def summary(self) -> str:
@@ -70,6 +78,8 @@ class CalledWithoutGil(msgspec.Struct, frozen=True):
         called = f"called Python ({self.called})" if self.called is not None else "called Python"
         if not self.of_python:
             return f"{who} {called} on a thread that does not hold the GIL"
+        if self.by_ctypes:
+            return f"{who} {called} without the GIL, which ctypes.CDLL releases for each call"
         if self.release is None:
             return f"{who} {called} without holding the GIL, so that there is no thread state"
         within = f" in {self.release.function}()" if self.release.function != self.function else ""
@@ -88,6 +98,12 @@ class CalledWithoutGil(msgspec.Struct, frozen=True):
         take = f"Take the GIL {where} around the call of Python{at}, and around all that it does with Python objects"
         if not self.of_python:
             return f"{take}: {how}."
+        if self.by_ctypes:
+            at = f" at {self.loader}" if self.loader is not None else ""
+            return (
+                f"Load {self.library} by ctypes.PyDLL in place of ctypes.CDLL{at}: it holds the GIL during each call, "
+                f"and raises what the library has set as an error of Python. Or t{take[1:]}: {how}."
+            )
         back = "Or call Python"
         if self.release is None:
             return f"{take}: {how}. {back} only where the GIL is held: what called that code had released it."
@@ -99,7 +115,31 @@ def called_without_gil(view: ProcessView) -> CalledWithoutGil | None:
     call = stateless_call(view)
     if call is None:
         return None
-    return _told(view, call.way, call.called, of_python=True)
+    found = _told(view, call.way, call.called, of_python=True)
+    if found is None or not call.by_ctypes or found.release is not None:
+        return found
+    loaders = _loaders(view)
+    by_ctypes = bool(loaders) and all(item.name in _RELEASE for item in loaders)
+    loader = loaders[0].place if len(loaders) == 1 else None
+    return msgspec.structs.replace(found, by_ctypes=by_ctypes, loader=loader)
+
+
+class _Loader(msgspec.Struct, frozen=True):
+    """A call of the program that loads a library by ctypes."""
+
+    name: str
+    place: LineWords
+
+
+def _loaders(view: ProcessView) -> list[_Loader]:
+    frames = program_frames(view)
+    here = frames[0].file if frames else None
+    return [
+        _Loader(name, line_in(file, node.lineno, here))
+        for file, tree in program_files(view.process.snapshot, frames).items()
+        for node in nodes_of(tree)
+        if isinstance(node, ast.Call) and (name := called_name(node) or "") in (*_RELEASE, "PyDLL")
+    ]
 
 
 def caller_without_gil(view: ProcessView) -> CalledWithoutGil | None:

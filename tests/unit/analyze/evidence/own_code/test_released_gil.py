@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 from pathlib import Path
 from types import SimpleNamespace
@@ -179,7 +180,7 @@ def test_a_null_object_is_no_null_thread_state(called: tuple[str, ...], addr: in
 
 
 def test_who_releases_the_gil_by_itself_or_runs_no_python_is_not_meant(tmp_path: Path) -> None:
-    """ctypes and threads of native code have words of their own; at exit there is no interpreter."""
+    """cffi and threads of native code have words of their own; at exit there is no interpreter."""
     ffi = NativeFrame(image="/usr/lib/libffi.so.8", function="ffi_call")
     exits = NativeFrame(image="/lib/libc.so.6", function="__run_exit_handlers")
     assert called_without_gil(view_of(tmp_path, graph(), between=(ffi,))) is None
@@ -194,3 +195,26 @@ def test_another_register_than_a_null_one_is_no_thread_state(tmp_path: Path) -> 
     assert called_without_gil(view) is None
     view.instruction = None
     assert called_without_gil(view) is None
+
+
+def test_library_that_ctypes_called_had_no_gil(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No line of the source released it: CDLL does, for a library that is made of Python's C API as well."""
+    program = tmp_path / "train.py"
+    program.write_text("import ctypes\nlib = ctypes.CDLL('graph.so')\nlib.run()\n", encoding="utf-8")
+    tree = ast.parse(program.read_text(encoding="utf-8"))
+    monkeypatch.setattr(released_gil, "program_files", lambda snapshot, frames: {str(program): tree})
+    view = view_of(tmp_path, graph(before="", behind=""))
+    view.native_stack[-2:-2] = [
+        NativeFrame(image="/usr/lib/libffi.so.8", function="ffi_call"),
+        NativeFrame(image="/usr/lib/_ctypes.cpython-311.so", function="_ctypes_callproc"),
+    ]
+    found = called_without_gil(view)
+    assert found is not None
+    assert found.summary.endswith(
+        "of graph.so called Python (PyObject_CallFunction) without the GIL, which ctypes.CDLL releases for each call"
+    )
+    assert found.advice.startswith("Load graph.so by ctypes.PyDLL in place of ctypes.CDLL at train.py:2: it holds")
+    assert ". Or take the GIL in notify() around the call" in found.advice
+    taken = view_of(tmp_path, graph(take=ENSURE, before="", behind=""))
+    taken.native_stack[-2:-2] = view.native_stack[-4:-2]
+    assert called_without_gil(taken) is None
