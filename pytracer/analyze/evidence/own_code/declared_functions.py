@@ -27,11 +27,19 @@ def declares(files: Files, function: str, attribute: str) -> Iterator[tuple[str,
 
     With what a line sets it to, where it is known to be of this function alone.
     """
+    for file, node, _, value in declaring(files, function, attribute):
+        yield file, getattr(node, "lineno", 0), value
+
+
+def declaring(
+    files: Files, function: str, attribute: str
+) -> Iterator[tuple[str, ast.AST, ast.expr, ast.expr | None]]:
+    """The same with the statement or call, and what has the function in it: `lib.make`, `lib["make"]`, a variable."""
     for file, tree in files.items():
         for node, target, value in _settings(tree, attribute):
             names = functions_named(files, tree, target)
             if names is None or function in names:
-                yield file, getattr(node, "lineno", 0), value if names == frozenset({function}) else None
+                yield file, node, target, value if names == frozenset({function}) else None
 
 
 def is_declared_at(files: Files, function: str, attribute: str) -> list[tuple[str, int]]:

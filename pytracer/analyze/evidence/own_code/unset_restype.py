@@ -1,6 +1,7 @@
 """The function of C, called by ctypes, whose result is an address, while no line of the program sets its `restype`.
 
-ctypes then takes the result for a C int. Nothing is said where a line may set it for a function that is not known:
+ctypes then takes the result for a C int. A line that sets it for another object of CDLL sets nothing here: each that
+loads a library makes functions of its own, and so does each `lib["make"]`. Nothing is said where a line may set it for a function that is not known:
 `getattr(lib, name).restype` of a name from a file, `f.restype` of an `f` from elsewhere, `setattr(f, "restype", ...)`.
 """
 
@@ -12,11 +13,12 @@ from collections.abc import Iterator
 import msgspec
 
 from pytracer._text import shortened
-from pytracer.analyze.evidence.own_code.declared_functions import Files, declares, is_declared_at
+from pytracer.analyze.evidence.lifetime.variables import program_frames
+from pytracer.analyze.evidence.own_code.declared_functions import Files, declares, declaring, is_declared_at
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
-from pytracer.analyze.evidence.syntax.scopes import statement_at
+from pytracer.analyze.evidence.syntax.scopes import scope_of, statement_at
 from pytracer.analyze.naming import LineWords, line_in
 from pytracer.analyze.tensors.source_lines import line_text
 from pytracer.analyze.view import ProcessView
@@ -27,22 +29,59 @@ _QUOTED = 44
 _MOST = 24
 
 
+class OtherObject(msgspec.Struct, frozen=True):
+    """`place` sets a restype; `text`: of what; `made`: the line that loads that library, and `ours` the one called."""
+
+    place: LineWords
+    text: str
+    made: LineWords | None = None
+    ours: LineWords | None = None
+
+    @property
+    def words(self) -> str:
+        """Behind `sets the restype of`."""
+        if self.made is None:
+            return f"`{self.text}`, a new object each time"
+        return f"another object, which {_bare(self.made)} loads"
+
+    def repair(self, function: str, called: LineWords) -> str:
+        """The change to make."""
+        if self.made is None:
+            attribute = f"`{function}.restype = ctypes.c_void_p`"
+            return f"Write {attribute} in place of `{self.text}.restype = ...` at {_bare(self.place)}"
+        return (
+            f"Call it on the library that {self.made} loads and {_bare(self.place)} declares, in place of loading it "
+            f"again at {self.ours or called}: each CDLL(...) has functions of its own. Or declare them there, too"
+        )
+
+
 class UnsetRestype(msgspec.Struct, frozen=True):
-    """`function` (`lib.make`) returned the address at `place`; `argtypes`: the line that declares its arguments."""
+    """`function` (`lib.make`) returned the address at `place`; `argtypes`: the line that declares its arguments.
+
+    `other`: a line that sets the restype of another object of that library, or of one that nobody keeps.
+    """
 
     function: str
     place: LineWords
     argtypes: LineWords | None
+    other: OtherObject | None = None
 
     @property
     def source(self) -> str:
         """`` the address that `lib.make()` returned at line 6: its restype is not set ``."""
+        if self.other is not None:
+            return (
+                f"the address that `{self.function}()` returned at {_bare(self.place)}: {_bare(self.other.place)} sets "
+                f"the restype of {self.other.words}"
+            )
         only = f", {self.argtypes} sets only its argtypes" if self.argtypes is not None else ""
         return f"the address that `{self.function}()` returned at {_bare(self.place)}: its restype is not set{only}"
 
     @property
     def repair(self) -> str:
         """`` Set `lib.make.restype = ctypes.c_void_p` before line 6 (`...`) ``."""
+        if self.other is not None:
+            return self.other.repair(self.function, self.place)
         beside = f", beside its argtypes at {self.argtypes}" if self.argtypes is not None else ""
         return f"Set `{self.function}.restype = ctypes.c_void_p` before {self.place}{beside}"
 
@@ -55,15 +94,56 @@ def unset_restype(
     view: ProcessView, files: Files, file: str | None, call: ast.Call, here: str | None
 ) -> UnsetRestype | None:
     """Of a call that is known to be one of ctypes; None where a line may set the restype."""
-    if not isinstance(call.func, ast.Attribute) or file not in files or may_set(files, call.func.attr, "restype"):
+    if not isinstance(call.func, ast.Attribute) or file not in files:
         return None
+    other = None
+    if may_set(files, call.func.attr, "restype"):
+        other = _other_object(view, files, file, call.func, here)
+        if other is None:
+            return None
     text = line_text(view.process.snapshot, PythonFrame(file=file, line=call.lineno)) or ""
     declared = is_declared_at(files, call.func.attr, "argtypes")
     return UnsetRestype(
         ast.unparse(call.func),
         line_in(file, call.lineno, here).quoted(shortened(text, _QUOTED)),
         line_in(*declared[0], here) if len(declared) == 1 else None,
+        other,
     )
+
+
+def _other_object(
+    view: ProcessView, files: Files, file: str, function: ast.Attribute, here: str | None
+) -> OtherObject | None:
+    """Where one line alone may set it, and that does so for an object that is known to be another one."""
+    found = [*declaring(files, function.attr, "restype")]
+    if len(found) != 1 or found[0][3] is None:
+        return None
+    where, node, target, _ = found[0]
+    place = line_in(where, getattr(node, "lineno", 0), here)
+    if not isinstance(target, (ast.Attribute, ast.Subscript)):
+        return None
+    back = Slice(view.process.snapshot, program_frames(view))
+    made = _loading(back, files, where, target.value)
+    if isinstance(target, ast.Subscript):
+        return OtherObject(place, ast.unparse(target)) if made is not None else None
+    ours = _loading(back, files, file, function.value)
+    if made is None or ours is None or made == ours:
+        return None
+    return OtherObject(place, ast.unparse(target), _loads(view, made, here), _loads(view, ours, here))
+
+
+def _loading(back: Slice, files: Files, file: str, library: ast.expr) -> tuple[str, int, int] | None:
+    """Where the call is that loads a library, which makes an object each time."""
+    tree = files[file]
+    made = back.made(library, Spot(file, tree, scope_of(tree, library.lineno), library.lineno), calls=True)
+    if not isinstance(made.node, ast.Call) or called_name(made.node) not in _LOADERS:
+        return None
+    return made.spot.file, made.node.lineno, made.node.col_offset
+
+
+def _loads(view: ProcessView, at: tuple[str, int, int], here: str | None) -> LineWords:
+    text = line_text(view.process.snapshot, PythonFrame(file=at[0], line=at[1])) or ""
+    return line_in(at[0], at[1], here).quoted(shortened(text, _QUOTED))
 
 
 def may_set(files: Files, function: str, attribute: str) -> bool:

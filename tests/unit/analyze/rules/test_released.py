@@ -458,6 +458,36 @@ def test_memory_of_half_an_address_names_what_returned_it_without_restype(
     assert ((verdict.advice or "").startswith("Set `lib.noise.restype = ctypes.c_void_p` before lends.py:5")) == named
 
 
+@pytest.mark.parametrize(
+    ("declared", "why", "repair"),
+    [
+        (
+            "other = ctypes.CDLL('libnoise.so')\nother.noise.restype = kind",
+            "lends.py:4 sets the restype of another object, which lends.py:3 loads",
+            "Call it on the library that lends.py:3 (",
+        ),
+        (
+            "lib['noise'].restype = kind",
+            "lends.py:3 sets the restype of `lib['noise']`, a new object each time",
+            "Write `lib.noise.restype = ctypes.c_void_p` in place of `lib['noise'].restype = ...` at lends.py:3",
+        ),
+        ("lib.noise.restype = kind", None, None),
+        ("FUNCTIONS = {'noise': lib.noise}; FUNCTIONS['noise'].restype = kind", None, None),
+        ("other = lib\nother.noise.restype = kind", None, None),
+    ],
+)
+def test_a_restype_of_another_object_is_none_of_the_function_that_was_called(
+    declared: str, why: str | None, repair: str | None, tmp_path: Path
+) -> None:
+    """Each CDLL() has functions of its own, and each `lib["noise"]` is another one."""
+    line = 7 + declared.count("\n")
+    report = borrowed(tmp_path, OF_C.format(declared=declared, called="lib.noise(n)"), line, 0x3EFC_B000)
+    verdict = report.verdict
+    assert verdict is not None and ("returned at" in told(report)[1]) == (why is not None)
+    if why is not None and repair is not None:
+        assert why in told(report)[1] and (verdict.advice or "").startswith(repair)
+
+
 def test_a_restype_that_another_file_sets_is_set(tmp_path: Path) -> None:
     (tmp_path / "kinds.py").write_text("def declare(lib):\n    lib.noise.restype = kind\n", encoding="utf-8")
     os.utime(tmp_path / "kinds.py", (0, 0))
