@@ -27,15 +27,17 @@ _NAME = Pattern(r"\b[A-Za-z_]\w*\b")
 
 
 class LargeLocal(msgspec.Struct, frozen=True):
-    """`frame_bytes`: what the function's frame takes, where its registers show that."""
+    """`frame_bytes`: what the function's frame takes, where its registers show that. `nbytes`: of the array itself."""
 
     array: LocalArray
     frame_bytes: int | None
+    nbytes: int | None = None
 
     @property
     def summary(self) -> str:
         """`` `float data[w*h*c]` (letterbox.c:16) is a local array, and the frame takes 23.7 MiB ``."""
-        takes = f", and its frame takes {size_words(self.frame_bytes)}" if self.frame_bytes is not None else ""
+        takes = f" of {size_words(self.nbytes)}" if self.nbytes is not None else ""
+        takes = f", and its frame takes {size_words(self.frame_bytes)}" if self.frame_bytes is not None else takes
         return f"`{self.array.type} {self.array.name}{self.array.bounds}` ({self.array.place}) is a local array{takes}"
 
     def advice(self, more: str) -> str:
@@ -59,7 +61,12 @@ def large_local(view: ProcessView) -> LargeLocal | None:
     found = [item for item in arrays if _is_large(item, source, stack_bytes)]
     if len(found) != 1 or (found[0].size is None and _is_small(frame_bytes, stack_bytes)):
         return None
-    return LargeLocal(found[0], frame_bytes)
+    return LargeLocal(found[0], frame_bytes, _nbytes(found[0]))
+
+
+def _nbytes(array: LocalArray) -> int | None:
+    each = _BYTES.get(array.type.split()[-1])
+    return each * array.count if each is not None and array.count is not None else None
 
 
 class _Source(msgspec.Struct, frozen=True):
@@ -123,13 +130,8 @@ def _is_large(array: LocalArray, source: _Source, stack_bytes: int | None) -> bo
     if array.size is None:
         names = {name for size in sizes for name in _NAME.findall(size)}
         return any(source.varies(name) for name in names) and source.is_of_open_block(array)
-    each = _BYTES.get(array.type.split()[-1])
-    if each is None or stack_bytes is None or not all(size.isdecimal() for size in sizes[1:]):
-        return False
-    total = each * array.size
-    for size in sizes[1:]:
-        total *= int(size)
-    return total * _LEAST_PART >= stack_bytes
+    nbytes = _nbytes(array)
+    return nbytes is not None and stack_bytes is not None and nbytes * _LEAST_PART >= stack_bytes
 
 
 def _is_small(frame_bytes: int | None, stack_bytes: int | None) -> bool:

@@ -5,6 +5,7 @@ Read as text, without a compiler: the local arrays that a function declares, and
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator
 
@@ -28,13 +29,14 @@ _NOT_TYPES = ("return", "delete", "goto", "case", "static", "typedef", "else", "
 
 
 class LocalArray(msgspec.Struct, frozen=True):
-    """`char name[96]`; `size`: of its first dimension, None where it is not known."""
+    """`char name[96]`; `size`: of its first dimension, and `count` of all; None where these are not known."""
 
     type: str
     name: str
     bounds: str
     size: int | None
     place: str
+    count: int | None = None
 
     @property
     def words(self) -> str:
@@ -44,16 +46,21 @@ class LocalArray(msgspec.Struct, frozen=True):
 
 
 def local_arrays(frame: NativeFrame) -> list[LocalArray]:
-    """Those of a fixed size that the function of a frame declares, in order; empty where its source is not known."""
+    """Those that the function of a frame declares, in order; empty where its source is not known.
+
+    Up to the running line; of a function that has not got beyond its first brace, all: the stack is taken for them there.
+    """
     line = next((item for item in frame.lines or () if item.file and item.line and not HEADERS.search(item.file)), None)
     lines = _lines(frame, line)
     if lines is None or line is None or line.line is None:
         return []
     macros = {match[1]: int(match[2]) for text in lines if (match := _MACRO.match(text)) is not None}
-    begin = _beginning(lines, line.line)
+    begin, until = _beginning(lines, line.line), line.line
+    if begin < until and not any("{" in text for text in lines[begin : until - 1]):
+        until = next((at for at in range(begin + 1, len(lines)) if lines[at].startswith("}")), until)
     return [
         item
-        for number in range(begin, line.line)
+        for number in range(begin, until)
         for item in _declared(lines[number], f"{short_file(line.file or '')}:{number + 1}", macros)
     ]
 
@@ -154,6 +161,8 @@ def _declared(text: str, place: str, macros: dict[str, int]) -> Iterator[LocalAr
         return
     for item in _ITEM.finditer(match[2]):
         bounds = item[2].replace(" ", "")
-        first = bounds[1:].partition("]")[0]
-        size = int(first) if first.isdecimal() else macros.get(first)
-        yield LocalArray(match[1], item[1], bounds, size, place)
+        each = bounds[1:-1].split("][")
+        sizes = [int(part) if part.isdecimal() else macros.get(part) for part in each]
+        known = [part for part in sizes if part is not None]
+        count = math.prod(known) if len(known) == len(sizes) else None
+        yield LocalArray(match[1], item[1], bounds, sizes[0], place, count)

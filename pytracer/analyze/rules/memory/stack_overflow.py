@@ -63,6 +63,7 @@ from pytracer.report.job import Confidence, Evidence, NativeFrame, PythonFrame, 
 
 DEEP_FRAMES = 500
 SMALL_STACK_BYTES = 1 << 20
+USUAL_STACK_BYTES = 8 << 20
 _LEAST_FRAME = 16  # bytes: what a call and its return address take
 _EVALUATORS = ("_PyEval_EvalFrame", "_PyEval_Vector", "PyEval_Eval", "_PyFunction_Vectorcall")
 _MORE = {
@@ -205,9 +206,10 @@ def _how(view: ProcessView, cycle: StackCycle | None, python: Cycle[PythonFrame]
     if _depth(view) >= DEEP_FRAMES:
         return f", {depth} deep"
     size, beyond = _stack_bytes(view), _beyond_bytes(view)
-    local = large_local(view) if _small_stack_advice(view) is None else None
+    local = large_local(view) if _small_stack_advice(view) is None or not _is_small(size) else None
     if local is not None:
-        return f": {local.summary}" + (f" of a stack of {size_words(size)}" if size is not None else "")
+        part = "of" if local.frame_bytes is not None else "on"
+        return f": {local.summary}" + (f" {part} a stack of {size_words(size)}" if size is not None else "")
     only = f", only {depth} deep" if _is_whole(view) else ""
     if beyond > GUARD_BYTES:
         return f"{only}: a frame reaches {size_words(beyond)} below it"
@@ -294,27 +296,41 @@ def _small_stack_advice(view: ProcessView) -> str | None:
     """
     size, frames = _stack_bytes(view), own_frames(view)
     kind = view.thread.kind if view.thread else None
-    if size is None or size >= SMALL_STACK_BYTES or kind != "python":
+    asked = _asked(view) if kind == "python" else []
+    if size is None or kind != "python" or not (_is_small(size) or (len(asked) == 1 and size < USUAL_STACK_BYTES)):
         return None
     if is_own_path(frames[0].image) and not _has_room_elsewhere(large_local(view)):
         return None
     more = f"{frame_words(frames[0])} and what called it need more than {size_words(size)}"
+    if len(asked) != 1:
+        return f"Give the thread a stack of several MiB (threading.stack_size() before it is started): {more}."
+    file, line = asked[0]
+    frame = next(iter(program_frames(view)), None)
+    at = f"line {line}" if frame is not None and frame.file == file else f"{short_file(file)}:{line}"
+    return f"Ask threading.stack_size() for several MiB at {at}, or leave the default: {more}."
+
+
+def _is_small(size: int | None) -> bool:
+    return size is not None and size < SMALL_STACK_BYTES
+
+
+def _asked(view: ProcessView) -> list[tuple[str, int]]:
+    """The lines that ask for a size of threads' stacks."""
     lines = {
         (file, node.lineno)
         for file, tree in program_files(view.process.snapshot, program_frames(view)).items()
         for node in nodes_of(tree)
         if isinstance(node, ast.Call) and called_name(node) == "stack_size" and node.args
     }
-    if len(lines) != 1:
-        return f"Give the thread a stack of several MiB (threading.stack_size() before it is started): {more}."
-    file, line = lines.pop()
-    frame = next(iter(program_frames(view)), None)
-    at = f"line {line}" if frame is not None and frame.file == file else f"{short_file(file)}:{line}"
-    return f"Ask threading.stack_size() for several MiB at {at}, or leave the default: {more}."
+    return sorted(lines)
 
 
 def _has_room_elsewhere(local: LargeLocal | None) -> bool:
-    return local is not None and (local.frame_bytes is None or local.frame_bytes < SMALL_STACK_BYTES)
+    """In a stack of the usual size."""
+    if local is None:
+        return False
+    taken = local.frame_bytes or local.nbytes
+    return taken is None or taken < USUAL_STACK_BYTES // 2
 
 
 def _levels(cycle: StackCycle) -> str:

@@ -38,7 +38,8 @@ def crashed(
     [
         ("    float data[w * h * 3];\n", "data", "it grows with `w*h*3`"),
         ("    char text[80];\n    float data[w];\n", "data", "it grows with `w`"),
-        ("    double table[1024][SIDE][64];\n    char text[80];\n", None, None),  # by a macro within: not counted
+        ("    double table[1024][SIDE][64];\n    char text[80];\n", "table", None),
+        ("    double table[1024][TAPS][64];\n    char text[80];\n", None, None),  # not known
         ("    double table[1024][1024];\n    char text[80];\n", "table", None),
         ("    char text[80];\n    float rows[SIDE];\n", None, None),  # neither is large
         ("    float a[w];\n    float b[h];\n", None, None),  # either
@@ -79,9 +80,24 @@ def test_array_is_of_a_size_that_arguments_decide_or_large(
 def test_frame_pointer_of_another_use_says_no_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Optimized code without arrays of unknown size keeps any value in rbp."""
     found = large_local(crashed(tmp_path, "    double a[1024][1024];\n", monkeypatch, pointer=7))
-    assert found is not None and found.summary.endswith("(letterbox.c:5) is a local array")
+    assert found is not None and found.summary.endswith("(letterbox.c:5) is a local array of 8.0 MiB")
 
 
 def test_small_frame_is_not_why_the_stack_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever an array in it grows with."""
     assert large_local(crashed(tmp_path, "    float a[w];\n", monkeypatch, pointer=LOW + 4096)) is None
+
+
+def test_stack_that_is_taken_at_the_head_is_that_of_arrays_below_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The compiler takes it all before the first statement runs, which the head of the function is the line of."""
+    view = crashed(tmp_path, "    double a[1024][SIDE][16];\n", monkeypatch, pointer=7)
+    frame = module.own_frames(view)[0]
+    head = NativeFrame(
+        image=frame.image, function="letterbox", lines=[SourceLine(file=(frame.lines or [])[0].file, line=3)]
+    )
+    monkeypatch.setattr(module, "own_frames", lambda view: [head])
+    found = large_local(view)
+    assert found is not None
+    assert found.summary == "`double a[1024][SIDE][16]` (letterbox.c:5) is a local array of 8.0 MiB"
