@@ -18,13 +18,16 @@ _DIV, _IDIV = 6, 7
 class Division(msgspec.Struct, frozen=True):
     """`signed` for idiv. `nbytes` is the operands' width; `register` is None when the divisor lies in memory.
 
-    `divisor` is its bit pattern, None when it is not known.
+    `divisor` is its bit pattern, None when it is not known; `inferred`: it must be 0, by the dividend. `of_smallest`:
+    the dividend is the smallest integer, which -1 does not divide either.
     """
 
     signed: bool
     nbytes: int
     register: str | None
     divisor: int | None
+    inferred: bool = False
+    of_smallest: bool = False
 
     @property
     def is_minus_one(self) -> bool:
@@ -55,3 +58,21 @@ def decode_division(code: bytes, registers: Mapping[str, int]) -> Division | Non
     name = _REGISTERS[number]
     value = registers.get(name)
     return Division(signed, nbytes, name, None if value is None else value & (1 << 8 * nbytes) - 1)
+
+
+def by_dividend(division: Division, registers: Mapping[str, int]) -> Division:
+    """What the dividend in rdx:rax shows of a divisor that is not known.
+
+    The quotient of an integer of the divisor's width fits, unless it is the smallest by -1: else the divisor was 0.
+    """
+    low, high = registers.get("rax"), registers.get("rdx")
+    if division.divisor is not None or division.nbytes == 1 or low is None or high is None:
+        return division
+    bits = 8 * division.nbytes
+    low, high = low & (1 << bits) - 1, high & (1 << bits) - 1
+    negative = division.signed and low >> bits - 1
+    if high != ((1 << bits) - 1 if negative else 0):
+        return division  # wider than the divisor, as C never divides
+    if division.signed and low == 1 << bits - 1:
+        return Division(division.signed, division.nbytes, division.register, None, of_smallest=True)
+    return Division(division.signed, division.nbytes, division.register, 0, inferred=True)

@@ -45,8 +45,9 @@ from pytracer.analyze.evidence.own_code.zero_divisor import ZeroDivisor, zero_di
 from pytracer.analyze.evidence.phrases import collective_evidence, in_function, python_evidence
 from pytracer.analyze.evidence.preconditions.zero_argument import ZeroArgument, zero_argument
 from pytracer.analyze.evidence.syntax.calls import options_passed
+from pytracer.analyze.evidence.syntax.lines import names_of_line
 from pytracer.analyze.naming import introduction
-from pytracer.analyze.platform.division import Division, decode_division
+from pytracer.analyze.platform.division import Division, by_dividend, decode_division
 from pytracer.analyze.platform.signals import SIGFPE
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
 from pytracer.analyze.rules.fault import FaultRule
@@ -203,11 +204,13 @@ def _division(view: ProcessView) -> Division | None:
     crash = view.crash
     if crash is None or not view.process.snapshot.arch.startswith("x86"):
         return None
-    division = decode_division(crash.code_bytes, {name.lower(): value for name, value in crash.registers.items()})
-    if division is None or division.divisor is not None or view.instruction is None or view.instruction.addr is None:
+    registers = {name.lower(): value for name, value in crash.registers.items()}
+    division = decode_division(crash.code_bytes, registers)
+    if division is None or division.divisor is not None:
         return division
-    kept = memory_word(crash, view.instruction.addr, division.nbytes)
-    return Division(division.signed, division.nbytes, None, kept)
+    known = view.instruction is not None and view.instruction.addr is not None
+    kept = memory_word(crash, view.instruction.addr, division.nbytes) if known else None
+    return by_dividend(Division(division.signed, division.nbytes, None, kept), registers)
 
 
 def _what(code: int, division: Division | None) -> str:
@@ -217,6 +220,8 @@ def _what(code: int, division: Division | None) -> str:
         return "had an integer overflow in a division"
     if code != FPE_INTDIV:
         return "had an arithmetic error"
+    if division is not None and division.of_smallest:
+        return f"divided the smallest integer, {_smallest(division)}, by -1 or by zero"
     if division is None or division.divisor is None:
         return "divided an integer by zero, or the smallest integer by -1"
     if division.divisor == 0:
@@ -232,6 +237,14 @@ def _operand(division: Division | None) -> Evidence | None:
     if division is None or division.divisor is None:
         return None
     where = division.register or "in memory"
+    if division.inferred:
+        return Evidence(
+            "register-value",
+            f"the divisor ({where}, {division.nbytes} bytes) must have been 0: any other one divides this dividend",
+            register=division.register,
+            nbytes=division.nbytes,
+            value=0,
+        )
     return Evidence(
         "register-value",
         f"the divisor ({where}, {division.nbytes} bytes) was {hex_addr(division.divisor)}",
@@ -263,14 +276,28 @@ def _advice(view: ProcessView, code: int, division: Division | None) -> str:
         return _TRAPS
     if _is_by_zero(code, division) and runs_torchscript(view):
         return _SCRIPTED.format(line_words(view))
+    if division is not None and division.of_smallest:
+        return f"{_passed_smallest(view, division)}{_overflow(division)}"
     if division is None or not division.is_minus_one:
         zero = suspect_argument(view, zero=True) if division is None or division.divisor in (None, 0) else None
         failed = fault_function(view)
         own = own_function(view) if failed is not None and failed.own else None
         general = _SIZES.format(line_words(view)) if own is None else _OWN.format(line_words(view), own.name)
         return f"{zero.advice if zero is not None else ''} {general}".strip()
+    return f"{_extremes(view, division)}{_overflow(division)}"
+
+
+def _overflow(division: Division) -> str:
     wider = "floating point (.double())" if division.nbytes == _LONG else "a wider type (.long(), .double())"
-    return f"{_extremes(view, division)}{_OVERFLOW.format(wider)}"
+    return _OVERFLOW.format(wider)
+
+
+def _passed_smallest(view: ProcessView, division: Division) -> str:
+    """Which of the arrays that the line passes has it: `` `counts` has -2147483648 ``, or where to look."""
+    known = _extremes(view, division) or _held_by_line(view, division)
+    own = own_function(view)
+    where = f" to {own.name}()" if own is not None else " to native code"
+    return known or f"Look for {_smallest(division)} in what {line_words(view)} passes{where}. "
 
 
 def _extremes(view: ProcessView, division: Division) -> str:
@@ -278,6 +305,24 @@ def _extremes(view: ProcessView, division: Division) -> str:
     values = (_smallest(division), -1)
     known = [f"`{name}` has {value}" for name, value in zip(_held(view, division), values, strict=True) if name]
     return f"{' and '.join(known)}. " if known else ""
+
+
+def _held_by_line(view: ProcessView, division: Division) -> str:
+    """The same of arrays that the line passes to native code of the program."""
+    crash, frame = view.crash, next(iter(program_frames(view)), None)
+    tree = syntax_tree(view.process.snapshot, frame)
+    if crash is None or tree is None or frame is None or frame.line is None:
+        return ""
+    passed = set(names_of_line(tree, frame.line))
+    names = {item.base: item.expression for item in crash.holders if item.own and item.expression in passed}
+    values = (_smallest(division), -1)
+    known = {
+        f"`{names[item.base]}` has {value}"
+        for item in crash.arguments
+        for value in values
+        if item.base in names and value in (item.minimum, item.maximum)
+    }
+    return f"{' and '.join(sorted(known))}. " if known else ""
 
 
 def _smallest(division: Division) -> int:

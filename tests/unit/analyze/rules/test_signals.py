@@ -75,7 +75,7 @@ def test_illegal_instruction_does_not_fire_when_the_signal_was_sent(run: Path) -
 
 # arithmetic
 
-IDIV_ECX, IDIV_R9, DIV_MEMORY = b"\xf7\xf9", b"\x49\xf7\xf9", b"\xf7\x37"
+IDIV_ECX, IDIV_R9, DIV_MEMORY, IDIV_MEMORY = b"\xf7\xf9", b"\x49\xf7\xf9", b"\xf7\x37", b"\xf7\x3f"
 
 
 @pytest.mark.parametrize(
@@ -85,6 +85,14 @@ IDIV_ECX, IDIV_R9, DIV_MEMORY = b"\xf7\xf9", b"\x49\xf7\xf9", b"\xf7\x37"
         (IDIV_ECX, {"rcx": 0xFFFF_FFFF}, "divided the smallest integer by -1 in read_sum"),
         (IDIV_R9, {"r9": 0xFFFF_FFFF}, "had a quotient that does not fit in read_sum"),
         (b"\xc3", {}, "divided an integer by zero, or the smallest integer by -1 in read_sum"),
+        (IDIV_MEMORY, {"rdi": 8, "rax": 7, "rdx": 0}, "divided an integer by zero in read_sum"),
+        (IDIV_MEMORY, {"rdi": 8, "rax": 0xFFFF_FFFE, "rdx": 0xFFFF_FFFF}, "divided an integer by zero in read_sum"),
+        (
+            IDIV_MEMORY,
+            {"rdi": 8, "rax": 0x8000_0000, "rdx": 0xFFFF_FFFF},
+            "divided the smallest integer, -2147483648, by -1 or by zero in read_sum",
+        ),
+        (IDIV_MEMORY, {"rdi": 8, "rax": 7, "rdx": 1}, "by zero, or the smallest integer by -1 in read_sum"),  # wider
     ],
 )
 def test_arithmetic_reads_the_divisor(run: Path, code_bytes: bytes, registers: dict[str, int], words: str) -> None:
