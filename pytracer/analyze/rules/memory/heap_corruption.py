@@ -48,7 +48,7 @@ from __future__ import annotations
 
 from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.at_fault import of_unfit
-from pytracer.analyze.evidence.heap.behind_storage import overwritten
+from pytracer.analyze.evidence.heap.behind_storage import Overwritten, overwritten
 from pytracer.analyze.evidence.heap.beyond_storage import BeyondStorage, beyond_advice, beyond_storage, used_at
 from pytracer.analyze.evidence.heap.heap import HeapDamage, allocator_user, ends_in, heap_damage, user_words
 from pytracer.analyze.evidence.heap.heap_suspects import (
@@ -74,6 +74,7 @@ from pytracer.analyze.evidence.own_code.freed_reasons import FreedPointer, Other
 from pytracer.analyze.evidence.own_code.freed_result import FreedResult, freed_result
 from pytracer.analyze.evidence.own_code.pointer_content import half_of_storage, numbers_followed, numbers_in_pointer
 from pytracer.analyze.evidence.own_code.unfit_memory import unfit_memory
+from pytracer.analyze.evidence.own_code.unfit_overrun import unfit_overrun
 from pytracer.analyze.evidence.own_code.unheld_memory import unheld_memory
 from pytracer.analyze.evidence.phrases import collective_evidence, fault_evidence, printed_evidence, python_evidence
 from pytracer.analyze.evidence.preconditions.violated import Violated, has_unfit_before, violated_before
@@ -113,7 +114,7 @@ class HeapCorruption:
         behind = overwritten(view) if deleter is None and freed is None and beyond is None and running is None else None
         below = f", while {running} was running" if running is not None else user_words(view)
         what = _what(view, damage, user, below) if deleter is None else _of_deleter(deleter)
-        unfit = _unfit(view) if deleter is None and freed is None and beyond is None else None
+        unfit = _unfit(view, behind) if deleter is None and freed is None and beyond is None else None
         if freed is not None:
             what = f"{_found(view, damage, freed)}: {freed.summary}"
         elif unfit is not None:
@@ -224,9 +225,10 @@ def _freed(view: ProcessView, damage: HeapDamage) -> Freed | None:
     return None if of_other and (damage.text or "").startswith(_BY_ITS_LIST) else found
 
 
-def _unfit(view: ProcessView) -> Unfit | UnfitState | None:
+def _unfit(view: ProcessView, behind: Overwritten | None) -> Unfit | UnfitState | None:
     """Of the call that noticed, else of one that had returned."""
-    return unfit_operands(view) or unfit_state(view) or violated_before(view) or unfit_memory(view, before=True)
+    known = unfit_operands(view) or unfit_state(view) or violated_before(view) or unfit_memory(view, before=True)
+    return known or unfit_overrun(view, behind)
 
 
 def _is_callers(damage: HeapDamage) -> bool:
