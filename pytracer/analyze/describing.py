@@ -26,6 +26,7 @@ from pytracer.analyze.evidence.own_code.looked_up import looked_up
 from pytracer.analyze.evidence.own_code.native_line import with_native_line
 from pytracer.analyze.evidence.own_code.overfilled import overfilled
 from pytracer.analyze.evidence.own_code.pointer_content import text_in_pointer
+from pytracer.analyze.evidence.own_code.pointer_depth import pointer_depth
 from pytracer.analyze.evidence.own_code.sort_order import sort_order
 from pytracer.analyze.evidence.own_code.text_of_bytes import text_of_bytes
 from pytracer.analyze.evidence.own_code.two_threads import at_once
@@ -230,7 +231,7 @@ def _of_layout(rule: str, judgement: AnyJudgement, words: Description) -> Descri
     view = judgement.views[0]
     if rule not in _OF_ARGUMENTS or not view.is_fault or words.explained:
         return words
-    found, text = differing_layout(view) or unfit_structure(view), text_in_pointer(view)
+    found, text = differing_layout(view) or pointer_depth(view) or unfit_structure(view), text_in_pointer(view)
     if found is None:
         return words
     address = f"through a pointer that is the text `{text}`" if text is not None else "at a wrong address"
