@@ -31,9 +31,7 @@ def declares(files: Files, function: str, attribute: str) -> Iterator[tuple[str,
         yield file, getattr(node, "lineno", 0), value
 
 
-def declaring(
-    files: Files, function: str, attribute: str
-) -> Iterator[tuple[str, ast.AST, ast.expr, ast.expr | None]]:
+def declaring(files: Files, function: str, attribute: str) -> Iterator[tuple[str, ast.AST, ast.expr, ast.expr | None]]:
     """The same with the statement or call, and what has the function in it: `lib.make`, `lib["make"]`, a variable."""
     for file, tree in files.items():
         for node, target, value in _settings(tree, attribute):

@@ -48,7 +48,7 @@ class LocalArray(msgspec.Struct, frozen=True):
 def local_arrays(frame: NativeFrame) -> list[LocalArray]:
     """Those that the function of a frame declares, in order; empty where its source is not known.
 
-    Up to the running line; of a function that has not got beyond its first brace, all: the stack is taken for them there.
+    Up to the running line; all, of a function that is not beyond its first brace: the stack is taken for them there.
     """
     line = next((item for item in frame.lines or () if item.file and item.line and not HEADERS.search(item.file)), None)
     lines = _lines(frame, line)

@@ -1,4 +1,4 @@
-"""A result of C that is a pointer to pointers, where its `restype` is a pointer to the structure itself, or the reverse.
+"""A result of C that is a pointer to pointers, where its `restype` is a pointer to the structure, or the reverse.
 
 ctypes believes the restype: it then reads addresses for fields, or fields for addresses.
 """
@@ -70,7 +70,9 @@ def pointer_depth(view: ProcessView) -> PointerDepth | None:
     for file, tree in program_files(view.process.snapshot, program_frames(view)).items():
         if any(isinstance(node, ast.Call) and called_name(node) == "cast" for node in nodes_of(tree)):
             continue  # which may make the right type of it
-        structures = {item.name for _, item in ctypes_structures(tree) if read.names & {one.name for one in item.fields}}
+        structures = {
+            item.name for _, item in ctypes_structures(tree) if read.names & {one.name for one in item.fields}
+        }
         found += [item for item in _declared(view, file, tree) if item.structure in structures]
     return found[0] if len(found) == 1 else None
 
@@ -84,7 +86,9 @@ def _declared(view: ProcessView, file: str, tree: ast.Module) -> Iterator[Pointe
         while isinstance(inner, ast.Call) and called_name(inner) == "POINTER" and len(inner.args) == 1:
             levels, inner = levels + 1, inner.args[0]
         function = target.value.attr if isinstance(target.value, ast.Attribute) else None
-        made = own_definition(view, function) if function is not None and levels and isinstance(inner, ast.Name) else None
+        made = (
+            own_definition(view, function) if function is not None and levels and isinstance(inner, ast.Name) else None
+        )
         if made is None or function is None or not isinstance(inner, ast.Name):
             continue
         head = re.match(

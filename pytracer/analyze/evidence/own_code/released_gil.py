@@ -56,8 +56,8 @@ class CalledWithoutGil(msgspec.Struct, frozen=True):
     """`function`, at `place`, of `library` called `called`, an entry of Python's C API.
 
     `release`: where the GIL was released on the way. `of_python`: whether Python had called it; else it ran on a thread
-    of native code. `by_pybind`: whether the source uses pybind11; None where there is none. `by_ctypes`: ctypes released
-    it for the call of the library, which `loader` loads, if that is the only such line.
+    of native code. `by_pybind`: whether the source uses pybind11; None where there is none. `by_ctypes`: ctypes
+    released it for the call of the library, which `loader` loads, if that is the only such line.
     """
 
     function: str | None

@@ -1,8 +1,9 @@
 """The function of C, called by ctypes, whose result is an address, while no line of the program sets its `restype`.
 
 ctypes then takes the result for a C int. A line that sets it for another object of CDLL sets nothing here: each that
-loads a library makes functions of its own, and so does each `lib["make"]`. Nothing is said where a line may set it for a function that is not known:
-`getattr(lib, name).restype` of a name from a file, `f.restype` of an `f` from elsewhere, `setattr(f, "restype", ...)`.
+loads a library makes functions of its own, and so does each `lib["make"]`. Nothing is said where a line may set it for
+a function that is not known: `getattr(lib, name).restype` of a name from a file, `f.restype` of an `f` from elsewhere,
+`setattr(f, "restype", ...)`.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ def unset_restype(
     view: ProcessView, files: Files, file: str | None, call: ast.Call, here: str | None
 ) -> UnsetRestype | None:
     """Of a call that is known to be one of ctypes; None where a line may set the restype."""
-    if not isinstance(call.func, ast.Attribute) or file not in files:
+    if not isinstance(call.func, ast.Attribute) or file is None or file not in files:
         return None
     other = None
     if may_set(files, call.func.attr, "restype"):
@@ -136,7 +137,7 @@ def _loading(back: Slice, files: Files, file: str, library: ast.expr) -> tuple[s
     """Where the call is that loads a library, which makes an object each time."""
     tree = files[file]
     made = back.made(library, Spot(file, tree, scope_of(tree, library.lineno), library.lineno), calls=True)
-    if not isinstance(made.node, ast.Call) or called_name(made.node) not in _LOADERS:
+    if not isinstance(made.node, ast.Call) or called_name(made.node) not in _LOADERS or made.spot.file is None:
         return None
     return made.spot.file, made.node.lineno, made.node.col_offset
 

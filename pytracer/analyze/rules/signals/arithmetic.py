@@ -208,8 +208,8 @@ def _division(view: ProcessView) -> Division | None:
     division = decode_division(crash.code_bytes, registers)
     if division is None or division.divisor is not None:
         return division
-    known = view.instruction is not None and view.instruction.addr is not None
-    kept = memory_word(crash, view.instruction.addr, division.nbytes) if known else None
+    addr = view.instruction.addr if view.instruction is not None else None
+    kept = memory_word(crash, addr, division.nbytes) if addr is not None else None
     return by_dividend(Division(division.signed, division.nbytes, None, kept), registers)
 
 

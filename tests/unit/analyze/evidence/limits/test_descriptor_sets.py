@@ -99,7 +99,7 @@ def test_file_that_was_closed_comes_first_where_c_does_not_test_the_descriptor(t
     assert found is not None
     assert found.what.endswith(": below 0, or 1024 (FD_SETSIZE) or more (line 5 keeps each file in `self.handles`)")
     assert found.advice.startswith(
-        "Check that `fd.fileno()` at train.py:7 in Scenes.ask is not -1: it is once that was closed. If it is not: wait by "
+        "Check that `fd.fileno()` at train.py:7 in Scenes.ask is not -1: it is once that was closed. If it is not: "
     )
 
 

@@ -324,7 +324,5 @@ def test_operands_are_looked_at_where_the_running_function_enabled_the_traps_its
     found = float_traps(view_of(tmp_path, source=STEP, call="lib.step(cells)", lines=(7, 17), native=(own,)))
     assert isinstance(found, FloatTraps)
     assert found.words == "since step() of libgrid.so, which is still running, enabled them (grid.c:2)"
-    assert found.advice.startswith(
-        "Look at the operands of `y[i] = x[i] / x[i]` (grid.c:4), in what line 7 passes"
-    )
+    assert found.advice.startswith("Look at the operands of `y[i] = x[i] / x[i]` (grid.c:4), in what line 7 passes")
     assert "Leave the traps off" not in found.advice

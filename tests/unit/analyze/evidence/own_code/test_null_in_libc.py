@@ -50,7 +50,7 @@ def found(
 
 
 def test_stream_that_could_not_be_opened_is_named_with_its_fixed_path(tmp_path: Path) -> None:
-    ended = 'int done(FILE *f) { return fclose(f); }'
+    ended = "int done(FILE *f) { return fclose(f); }"
     made = 'FILE *log = fopen(LOG_FILE, "a");'
     item = found(tmp_path, made=made, use='fprintf(log, "%d\\n", i);', source=SOURCE + ended)
     assert item.summary == '`log` is null, as `fopen(LOG_FILE, "a")` at ops.c:9 returned it'
@@ -66,7 +66,7 @@ def test_file_that_is_never_closed_may_be_one_of_too_many(tmp_path: Path) -> Non
     item = found(tmp_path, made='FILE *log = fopen(path, "a");', use='fprintf(log, "%d\\n", i);')
     assert (
         "or this user may not open the file. Or where too many are open (`ulimit -n`): nothing in that file calls "
-        "fclose(), so that each call adds one." in item.advice
+        "fclose(), so each call adds one." in item.advice
     )
 
 

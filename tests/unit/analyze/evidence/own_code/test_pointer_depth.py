@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from pytracer.analyze.evidence.own_code import pointer_depth as module
+from pytracer.analyze.evidence.own_code.ctypes_access import CtypesRead
 from pytracer.analyze.evidence.own_code.own_signature import definitions
 from pytracer.analyze.evidence.own_code.pointer_depth import pointer_depth
 
@@ -30,7 +31,7 @@ def found(monkeypatch: pytest.MonkeyPatch, restype: str, stars: str, behind: str
     monkeypatch.setattr(module, "program_files", lambda snapshot, frames: {"/t/train.py": ast.parse(program)})
     monkeypatch.setattr(module, "own_definition", lambda view, name: next(definitions("/t/box.c", native, name), None))
     monkeypatch.setattr(module, "place_of", lambda view, file, line: f"line {line}")
-    monkeypatch.setattr(module.CtypesRead, "of", lambda view: SimpleNamespace(names=frozenset({"prob"})))
+    monkeypatch.setattr(CtypesRead, "of", lambda view: SimpleNamespace(names=frozenset({"prob"})))
     view: Any = SimpleNamespace(process=SimpleNamespace(snapshot=None))
     told = pointer_depth(view)
     return f"{told.summary(view)}. {told.advice(view)}" if told is not None else None

@@ -32,7 +32,9 @@ def found(monkeypatch: pytest.MonkeyPatch, *, nbytes: int = 2, constant: bool = 
     monkeypatch.setattr(module, "syntax_tree", lambda snapshot, frame: ast.parse(PROGRAM))
     monkeypatch.setattr(module, "signature", lambda view, called: taken if called == "tone" else None)
     monkeypatch.setattr(module, "line_text", lambda snapshot, frame: line_of[frame.line])
-    argument = SimpleNamespace(base=BASE, elements=8, dtype="bfloat16" if nbytes == 2 else "float32", element_bytes=nbytes)
+    argument = SimpleNamespace(
+        base=BASE, elements=8, dtype="bfloat16" if nbytes == 2 else "float32", element_bytes=nbytes
+    )
     view: Any = SimpleNamespace(crash=SimpleNamespace(arguments=[argument]), process=SimpleNamespace(snapshot=None))
     overrun = SimpleNamespace(before=False, storage=SimpleNamespace(base=BASE))
     beside: Any = SimpleNamespace(overrun=overrun, name=name, made=PythonFrame(file="/job/train.py", line=2))
