@@ -26,9 +26,18 @@ def leads_to_memory(body: str, parameter: str) -> bool:
         body: Of the function, with its head.
         parameter: A pointer.
     """
+    return _leads(body, parameter, [*_bounds(body), *_indices(body)])
+
+
+def is_index_of(line: str, body: str, parameter: str) -> bool:
+    """The same of the indices of one line of `body`."""
+    return _leads(body, parameter, [*_indices(line)])
+
+
+def _leads(body: str, parameter: str, uses: list[str]) -> bool:
     element = _element(body, parameter)
     texts, seen = body.splitlines(), set[str]()
-    waiting = [item for item in (*_bounds(body), *_indices(body)) if not _CUT.search(item)]
+    waiting = [item for item in uses if not _CUT.search(item)]
     for _ in range(_HOPS):
         if any(element.search(item) for item in waiting):
             return True

@@ -24,6 +24,7 @@ from pytracer.analyze.evidence.operators.state_sizes import small_state
 from pytracer.analyze.evidence.operators.unfit_operands import unfit_operands
 from pytracer.analyze.evidence.own_code.array_indices import in_range_advice
 from pytracer.analyze.evidence.own_code.arrays import array_words, held_array
+from pytracer.analyze.evidence.own_code.leading_arrays import leading_arrays
 from pytracer.analyze.evidence.own_code.native_bounds import native_bounds
 from pytracer.analyze.evidence.own_code.small_numbers import are_too_small
 from pytracer.analyze.evidence.own_code.wrapped_counts import wrapped_count
@@ -394,6 +395,9 @@ def length_advice(view: ProcessView, general: str, of: str = "", *, data: str = 
             f"{found.words} {small} too small to lead there. `pytracer run --guard` stops at the first byte outside of "
             "a tensor."
         )
+    leading = leading_arrays(view, found.values) if found.numbers else None
+    if leading is not None:
+        return leading.advice
     if found.numbers:
         one = "it" if len(found.numbers) == 1 else "one of them"
         sized = f" ({', '.join(found.tensors)})" if found.tensors and not of else ""

@@ -319,7 +319,7 @@ STEP = """void step(const double *x, double *y, int n) {
 def test_operands_are_looked_at_where_the_running_function_enabled_the_traps_itself(tmp_path: Path) -> None:
     """It switches them off before it returns: there is nothing to leave off."""
     source = str(tmp_path / "grid.c")
-    lines = (SourceLine(function="step", file=source, line=4),)
+    lines = [SourceLine(function="step", file=source, line=4)]
     own = NativeFrame(function="step", image=str(tmp_path / "libgrid.so"), lines=lines)
     found = float_traps(view_of(tmp_path, source=STEP, call="lib.step(cells)", lines=(7, 17), native=(own,)))
     assert isinstance(found, FloatTraps)
