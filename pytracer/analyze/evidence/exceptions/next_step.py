@@ -19,6 +19,7 @@ _STREAM = "with num_workers=0 under a debugger, which stops there."
 _BEGIN = "which each worker runs when it begins, and num_workers=0 never: call it by hand to repeat it."
 _BATCH = "and at the batch that it was given: num_workers=0 under a debugger stops there."
 _QUOTED = 80  # characters of a line of the program
+_READ = ("EOFError",)  # a file that ends too early, or another process: the line says which it reads
 _ANY = (None, "ValueError", "RuntimeError", "TypeError")  # types that say nothing of a check
 
 
@@ -123,7 +124,8 @@ def _by_message(told: Told, given: str | None, *, quoted: bool) -> str:
     if text is not None and len(text) <= _QUOTED and quoted:
         place = f"{place} (`{text}`)"
     stack = view.exception_stack if first is None else []
-    own = text if stack and stack[0] == frame else None  # below a function of a library its line looks nothing up
+    # below a function of a library its line looks nothing up, but still says what is read
+    own = text if stack and (stack[0] == frame or (told.reason is not None and told.reason.type in _READ)) else None
     known = hint = None
     if told.reason is not None:
         hint = own_advice(told.reason.message)

@@ -32,6 +32,7 @@ from pytracer.analyze.evidence.exceptions.unkept_statuses import unkept_status
 from pytracer.analyze.evidence.exceptions.unmade import not_loaded
 from pytracer.analyze.evidence.exceptions.unmade_results import unmade_object
 from pytracer.analyze.evidence.exceptions.unmet_paths import unmet_path
+from pytracer.analyze.evidence.exceptions.unsent_items import unsent_item
 from pytracer.analyze.evidence.failing.explained import Explanation, explained, involved
 from pytracer.analyze.evidence.limits.words import limit_reason
 from pytracer.analyze.evidence.phrases import error_at_words
@@ -181,6 +182,9 @@ def explanation_of(job: JobView, told: Told) -> Explanation:
         spent = spent_sender(job, view)
         if spent is not None:
             return Explanation(spent.advice, spent.subject, of_limit=True, line=spent.line, evidence=spent.evidence)
+        unsent = unsent_item(job, view)
+        if unsent is not None:
+            return Explanation(unsent.advice, unsent.subject, evidence=unsent.evidence)
         lost = unmade_object(job, view) or not_loaded(view) if broken_by_loading(own) else None
         if lost is not None:
             return Explanation(lost.advice, lost.subject, behind=Behind.of([], lost))

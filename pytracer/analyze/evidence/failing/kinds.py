@@ -51,6 +51,7 @@ from pytracer.analyze.evidence.failing.processes.daemonic import daemonic
 from pytracer.analyze.evidence.failing.processes.ended_senders import joined_senders
 from pytracer.analyze.evidence.failing.processes.gathered_sizes import gathered_sizes
 from pytracer.analyze.evidence.failing.processes.handler_errors import raised_by_handler, raised_by_handler_subject
+from pytracer.analyze.evidence.failing.processes.imported_again import imported_again, imported_again_subject
 from pytracer.analyze.evidence.failing.processes.kept_weights import freed_weight, freed_weight_subject
 from pytracer.analyze.evidence.failing.processes.made_by_one import made_by_one, made_by_one_subject
 from pytracer.analyze.evidence.failing.processes.none_by_rank import by_rank_subject, none_by_rank
@@ -206,6 +207,7 @@ KINDS = (
     Kind(unmade_error_here, (unmade_here_subject,)),
     Kind(not_fork_safe, together=True),
     Kind(daemonic),
+    Kind(imported_again, (imported_again_subject,)),
     Kind(bypassed_forward, (bypass_subject,)),
     Kind(unreturned_loss, (unreturned_subject,)),
     Kind(unchanged_number),

@@ -12,6 +12,7 @@ from msgspec import structs
 from pytracer._library_files import is_library_file
 from pytracer._patterns import Pattern
 from pytracer._text import capital, list_words
+from pytracer.analyze.evidence.failing.stored.looked_up_names import looked_up_words
 from pytracer.analyze.evidence.limits.words import LimitReason, limit_reason
 from pytracer.analyze.evidence.phrases import error_words
 from pytracer.analyze.evidence.syntax.names import last_name
@@ -151,6 +152,9 @@ def unsent_advice(view: ProcessView, wait: ProcessWait, unsent: Unsent) -> str:
             "torch.multiprocessing.set_sharing_strategy('file_system') in all processes; and keep no received tensors "
             "(clone() them)."
         )
+    looked_up = _looked_up(view, wait, message)
+    if looked_up is not None:
+        return f"{capital(looked_up)}."
     if _PICKLE.search(message):
         of_batch = batch_advice(view, wait, unsent.view, message) if unsent.of_loader else None
         if of_batch is not None and not made:
@@ -162,6 +166,12 @@ def unsent_advice(view: ProcessView, wait: ProcessWait, unsent: Unsent) -> str:
             "before put(), raises where it can be seen."
         )
     return f"Repair that first{_put(view, wait)}: the object was dropped, and nobody is told of it."
+
+
+def _looked_up(view: ProcessView, wait: ProcessWait, message: str) -> str | None:
+    tree = syntax_tree(view.process.snapshot, wait.at)
+    files = [(None, tree)] if tree is not None else []
+    return looked_up_words(message, files, lambda _, line: f"line {line}")
 
 
 def _part_words(name: str) -> str:

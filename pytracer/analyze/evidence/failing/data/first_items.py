@@ -8,7 +8,10 @@ from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.usage.empty_data import empty_data
+from pytracer.analyze.evidence.failing.usage.missed_lines import DROPS_ALL
+from pytracer.analyze.evidence.syntax.bindings import set_by
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 
 _KEEPS = Pattern(r"\w*(?:list|tuple|dict|Dict|set|str|range) of |\[|empty\b|'")
@@ -27,6 +30,7 @@ def no_first_item(at: FailingLine) -> str | None:
     inner = calls[0].args[0]
     if isinstance(inner, ast.GeneratorExp):
         return _no_match(at, inner) if at.own else None
+    inner = _just_made(at, inner) or inner
     of_iter = isinstance(inner, ast.Call) and called_name(inner) == "iter" and len(inner.args) == 1
     if not of_iter or not isinstance(inner, ast.Call):
         return None
@@ -36,7 +40,22 @@ def no_first_item(at: FailingLine) -> str | None:
         return None
     name = source(inner.args[0])
     cause = f": {why}" if why is not None else f" ({value})"
-    return f"`{name}` gives nothing at all{cause}. Handle the empty case before line {at.line}, or mend what fills it."
+    mends = DROPS_ALL if "drop_last=True drops" in cause else f"Handle that before line {at.line}, or mend what fills it."
+    return f"`{name}` gives nothing at all{cause}. {mends}"
+
+
+def _just_made(at: FailingLine, asked: ast.expr) -> ast.Call | None:
+    """`iter(loader)` of the statement right above in the same block, `batches = iter(loader)`: next() is its first."""
+    name = variable(asked)
+    for item in nodes_of(at.tree) if name is not None else ():
+        for block in (getattr(item, part, None) for part in ("body", "orelse", "finalbody")):
+            if not isinstance(block, list) or at.statement not in block[1:]:
+                continue
+            above = block[block.index(at.statement) - 1]
+            pairs = [value for target, value in set_by(above) if variable(target) == name]
+            if len(pairs) == 1 and isinstance(pairs[0], ast.Call) and called_name(pairs[0]) == "iter":
+                return pairs[0]
+    return None
 
 
 def _no_match(at: FailingLine, search: ast.GeneratorExp) -> str | None:

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import structs
 
 from pytracer._patterns import Pattern
+from pytracer._text import list_words
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.slicing.spots import Spot
@@ -41,7 +42,7 @@ def index_of_part(at: FailingLine) -> str | None:
         return None
     loaders = [item for item in _loaders(at) if _part_of(at, item) is not None]
     if len(loaders) != 1:
-        return None
+        return _wholes_of_parts(at, loaders)
     loader = loaders[0]
     part, call = _part_of(at, loader) or ("", None)
     made = at.slice.made(loader.sampler, loader.spot, calls=True)
@@ -58,6 +59,25 @@ def index_of_part(at: FailingLine) -> str | None:
     return (
         f"`{part}` (`{source(call)}`) is indexed from 0 on, and `{source(sampler)}` ({line}) gives the indices of the "
         f"whole data set: give the loader `{whole}` with that sampler, or `{part}` with shuffle=True and no sampler."
+    )
+
+
+def _wholes_of_parts(at: FailingLine, loaders: list[_Loader]) -> str | None:
+    """Of several loaders that all have the same mistake: whichever it was."""
+    named = ""
+    for loader in loaders:
+        part, call = _part_of(at, loader) or ("", None)
+        made = at.slice.made(loader.sampler, loader.spot, calls=True).node
+        if call is None or not _counts_whole(made if isinstance(made, ast.Call) else loader.sampler, call):
+            return None
+        named = named or f"such as `{part}`, is indexed from 0 on, and `{source(call.args[0])}`"
+    if not named:
+        return None
+    lines = list_words([at.in_file(item.spot.file, item.call.lineno) for item in loaders])
+    what, _, whole = named.rpartition(", and ")
+    return (
+        f"A Subset, {what}, and the samplers at {lines} give indices of the whole data set: give these loaders "
+        f"{whole} with their samplers, or the Subsets without a sampler (shuffle=True)."
     )
 
 

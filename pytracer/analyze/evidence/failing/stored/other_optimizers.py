@@ -36,6 +36,14 @@ _KINDS = {
     "rprop": "Rprop",
     "sgd": "SGD",
 }
+# What those that know Adam's moments keep of each parameter (torch 2.13, torch/optim/adam*.py, nadam.py, radam.py).
+_OF_MOMENTS = {
+    "Adam or AdamW": ("step", "exp_avg", "exp_avg_sq", "max_exp_avg_sq"),
+    "AdamW": ("step", "exp_avg", "exp_avg_sq", "max_exp_avg_sq"),
+    "Adamax": ("step", "exp_avg", "exp_inf"),
+    "NAdam": ("step", "exp_avg", "exp_avg_sq", "mu_product"),
+    "RAdam": ("step", "exp_avg", "exp_avg_sq"),
+}
 
 
 def other_optimizer(at: FailingLine) -> str | None:
@@ -64,10 +72,24 @@ def other_optimizer(at: FailingLine) -> str | None:
         )
     if not kept:
         return None
+    if _lost_some(at, reader, wrote, key):
+        return (
+            f"`{given}` keeps {kept} of each parameter, as {reader} does, and lacks {key}, which state_dict() of an "
+            f"optimizer has: something leaves it out where the state is saved, changed or loaded (a filter or a "
+            f"conversion of its values). Keep {key} there, or save `{owner}.state_dict()` as it is; without line "
+            f"{at.line}, `{owner}` begins anew."
+        )
     return (
         f"`{given}` keeps {kept} of each parameter, and `{owner}`{at.came(owner)} needs {key}: another kind of "
         f"optimizer wrote it, or another version. {change}"
     )
+
+
+def _lost_some(at: FailingLine, reader: str, wrote: str | None, key: str) -> bool:
+    """Whether all that is kept is the reader's own, its moments too, and groups of such an optimizer came with it."""
+    own = [f"'{item}'" for item in _OF_MOMENTS.get(reader, ())]
+    kept = [*_kept(at)]
+    return wrote == _LIKE_ADAM and key in own and "'exp_avg'" in kept and all(item in own for item in kept)
 
 
 def _may_be(wrote: str, reader: str) -> bool:

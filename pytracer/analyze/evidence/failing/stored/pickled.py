@@ -9,8 +9,10 @@ from collections.abc import Iterator
 import msgspec
 
 from pytracer._patterns import Pattern
+from pytracer._text import capital
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
+from pytracer.analyze.evidence.failing.stored.looked_up_names import not_looked_up
 from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
@@ -124,7 +126,8 @@ def not_picklable(at: FailingLine) -> str | None:
     """By what is made of that type in the program."""
     found = _PICKLED.search(at.message)
     if found is None:
-        return None
+        looked_up = not_looked_up(at)
+        return f"{capital(looked_up)}." if looked_up is not None else None
     if found[2] is not None:
         what = "A lambda" if "<lambda>" in found[2] else "A function or class inside of a function"
         place, plain = defined_inside(at.tree, found[2]), _plain_factory(at.tree, found[2])

@@ -6,6 +6,7 @@ import ast
 import re
 
 from pytracer._patterns import Pattern
+from pytracer.analyze.evidence.failing.autograd.carried_states import is_module
 from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.stored.differing_keys import differing_keys
@@ -136,10 +137,27 @@ def refused_global(at: FailingLine) -> str | None:
     if name.startswith("numpy."):
         plain = "a plain number (`float()`, `.item()`)" if name.endswith("scalar") else "a tensor or list"
         return f"{held}: save {plain} instead. A file of your own is read with weights_only=False at line {at.line}."
+    if _is_model(at, name):
+        return (
+            f"{held}: a whole model, of many classes, was saved. If the file is yours, load it by weights_only=False at "
+            f"line {at.line}, and from then on save the model's state_dict(), which needs no class."
+        )
     return (
         f"{held}, which is no weights. If the file is yours: "
         f"`torch.serialization.add_safe_globals([{name.removeprefix('__main__.')}])` before "
         f"line {at.line}, or weights_only=False there; or save plain values only."
+    )
+
+
+def _is_model(at: FailingLine, name: str) -> bool:
+    """A module of torch's, or of the program."""
+    if name.startswith("torch.nn.modules."):
+        return True
+    last = name.rpartition(".")[2]
+    return any(
+        isinstance(item, ast.ClassDef) and item.name == last and is_module(at, item)
+        for tree in at.files.values()
+        for item in nodes_of(tree)
     )
 
 

@@ -6,15 +6,17 @@ import ast
 from collections.abc import Iterator
 
 import msgspec
+from msgspec import structs
 
 from pytracer._patterns import Pattern
 from pytracer._text import capital
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.slicing.spots import Made, Spot, name_made
+from pytracer.analyze.evidence.syntax.bindings import set_by
 from pytracer.analyze.evidence.syntax.calls import argument_at, called_name, passed_values
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
-from pytracer.analyze.evidence.syntax.scopes import class_around, parents_of
+from pytracer.analyze.evidence.syntax.scopes import class_around, parents_of, scope_of
 
 _NOTHING_LEFT = Pattern(r"^$|Ran out of input|Expecting value: line 1 column 1 \(char 0\)|failed finding central dir")
 _KINDS = ("EOFError", "JSONDecodeError", "RuntimeError")
@@ -60,10 +62,28 @@ def _unrewound(at: FailingLine) -> _Unrewound | None:
         return None
     made = at.slice.made(reads[0].args[0], spot, calls=True)
     name = name_made(made) if _is_buffer(made.node) else None
+    if name is None:
+        made = _kept_buffer(variable(reads[0].args[0]), spot) or made
+        name = variable(reads[0].args[0]) if _is_buffer(made.node) else None
     writes = [*_writes(made, name)] if name is not None else []
     if name is None or len(writes) != 1 or _may_be_left_out(made, writes[0]):
         return None
     return _Unrewound(name, writes[0], made.spot)
+
+
+def _kept_buffer(name: str | None, spot: Spot) -> Made | None:
+    """The only thing that the methods of a class set an attribute to, beside None: `self.best, self.buffer = ...`."""
+    owner = class_around(spot.tree, spot.scope) if name is not None and name.startswith("self.") else None
+    given = [pair for item in nodes_of(owner) for pair in set_by(item)] if owner is not None else []
+    values = [
+        value
+        for target, value in given
+        if variable(target) == name and not (isinstance(value, ast.Constant) and value.value is None)
+    ]
+    if len(values) != 1 or values[0] is None or not _is_buffer(values[0]):
+        return None
+    line = values[0].lineno
+    return Made(values[0], structs.replace(spot, scope=scope_of(spot.tree, line), line=line, depth=None))
 
 
 def _may_be_left_out(made: Made, write: ast.Call) -> bool:

@@ -71,6 +71,33 @@ def test_buffer_that_a_branch_may_have_left_empty(tmp_path: Path) -> None:
     assert "left off" not in (said(tmp_path, source, COPY, ("EOFError", "Ran out of input")).subject or "")
 
 
+KEPT = """import io, torch
+class Best:
+    def __init__(self):
+        self.buffer, self.loss = None, 9.0
+    def offer(self, model, loss):
+        self.loss, self.buffer = loss, {made}
+        torch.save(model.state_dict(), self.buffer)
+    def restore(self, model):
+        model.load_state_dict(torch.load(self.buffer))
+Best().restore(net)
+"""
+RESTORE = [("Best.restore", 9), ("<module>", 10)]
+
+
+def test_buffer_that_a_method_kept_is_read_at_its_end(tmp_path: Path) -> None:
+    """Also where it is set together with another attribute, and None before."""
+    found = said(tmp_path, KEPT.format(made="io.BytesIO()"), RESTORE, ("EOFError", ""))
+    assert "`self.buffer` is read from where writing it left off" in (found.subject or "")
+    assert "`self.buffer.seek(0)`" in (found.words or "")
+
+
+def test_file_that_a_method_kept_may_be_another(tmp_path: Path) -> None:
+    """No buffer of its own."""
+    found = said(tmp_path, KEPT.format(made="open('a.pt', 'w+b')"), RESTORE, ("EOFError", ""))
+    assert "left off" not in (found.subject or "")
+
+
 ARCHIVE = """import numpy as np
 def export(path, x, y):
     np.savez({saved})
