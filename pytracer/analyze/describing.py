@@ -8,6 +8,7 @@ from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.at_fault import of_looked_up
 from pytracer.analyze.evidence.ends.exit_handler import exit_handler
 from pytracer.analyze.evidence.ends.native_exit import native_exit
+from pytracer.analyze.evidence.exceptions.living_senders import RAN_ON
 from pytracer.analyze.evidence.heap.beyond_storage import beyond_advice, beyond_storage
 from pytracer.analyze.evidence.indices.coordinates import not_finite_coordinates
 from pytracer.analyze.evidence.indices.passed_floats import passed_floats
@@ -46,6 +47,7 @@ _OF_CODE = (*_OF_ARGUMENTS, "illegal-instruction", "read-only-memory", "misalign
 _BY_POINTERS = ("wild-pointer", "null-dereference", "out-of-bounds", "runaway-access")
 _OF_MEMORY = ("use-after-free", "heap-corruption", "unmapped-memory", "abort")
 _BY_INDEX = ("out-of-bounds", "runaway-access", "wrong-index")
+_OF_ENDED_SENDER = "tensor-sender-ended"
 _STOPPED_TWICE = "profiler-stopped-twice"
 _ABOUT_ARGUMENTS = ("Check ", "Compare ")
 
@@ -321,6 +323,8 @@ def _recognized(judgement: AnyJudgement, words: Description) -> Description:
     """
     known = known_crash(judgement.views[0], judgement.verdict_class)
     if known is None or known.evidence in words.evidence:
+        return words
+    if known.id == _OF_ENDED_SENDER and any(item.state == RAN_ON for item in words.evidence if item is not None):
         return words
     is_general = known.confidence != "certain" or known.lists_causes
     if is_general and words.explained and words.names_cause and known.what not in words.summary:

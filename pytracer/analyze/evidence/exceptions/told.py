@@ -17,11 +17,13 @@ from pytracer.analyze.evidence.exceptions.chains import Chain, as_uncaught, chai
 from pytracer.analyze.evidence.exceptions.done_by_all import done_by_all
 from pytracer.analyze.evidence.exceptions.ended_senders import ended_sender
 from pytracer.analyze.evidence.exceptions.failed_workers import failed_worker
+from pytracer.analyze.evidence.exceptions.living_senders import living_sender
 from pytracer.analyze.evidence.exceptions.name_origins import meant_words, origin_words
 from pytracer.analyze.evidence.exceptions.own_keys import own_key
 from pytracer.analyze.evidence.exceptions.raisers import Raiser, failed_sample, raiser
 from pytracer.analyze.evidence.exceptions.reraised import Reraised, broken_by_loading, reason_within, reraised
 from pytracer.analyze.evidence.exceptions.rpc_peers import rpc_peer
+from pytracer.analyze.evidence.exceptions.running_children import running_child
 from pytracer.analyze.evidence.exceptions.shared_offsets import shared_offset
 from pytracer.analyze.evidence.exceptions.spent_senders import spent_sender
 from pytracer.analyze.evidence.exceptions.store_servers import store_server
@@ -158,6 +160,9 @@ def explanation_of(job: JobView, told: Told) -> Explanation:
         status = unkept_status(job, view)
         if status is not None:
             return Explanation(status.advice, status.subject, behind=status.behind, evidence=status.evidence)
+        running = running_child(job, view)
+        if running is not None:
+            return Explanation(running.advice, running.subject, behind=running.behind)
         key = unequal_key(job, view)
         if key is not None:
             return Explanation(key.advice, key.subject, together=True, behind=key.behind, evidence=key.evidence)
@@ -191,6 +196,9 @@ def explanation_of(job: JobView, told: Told) -> Explanation:
         gone = ended_sender(job, view)
         if gone is not None:
             return Explanation(gone.advice, gone.subject, behind=gone.behind)
+        living = living_sender(job, view)
+        if living is not None:
+            return Explanation(living.advice, living.subject, behind=living.behind, evidence=living.evidence)
         offset = shared_offset(job, view, origin)
         if offset is not None:
             return Explanation(offset.advice, offset.subject, together=True, behind=offset.behind)

@@ -28,6 +28,7 @@ from pytracer.analyze.evidence.failing.data.loader_items import batch_of_none, p
 from pytracer.analyze.evidence.failing.data.loaders import last_batch_of_one, one_sample_subject, smaller_last_batch
 from pytracer.analyze.evidence.failing.data.loops import changed_in_loop, stacked_list
 from pytracer.analyze.evidence.failing.data.none_samples import none_sample, none_subject
+from pytracer.analyze.evidence.failing.data.numbered_keys import numbered_key
 from pytracer.analyze.evidence.failing.data.packed_records import padded_record, padded_record_subject
 from pytracer.analyze.evidence.failing.data.sampled_indices import batch_as_index, index_of_part
 from pytracer.analyze.evidence.failing.data.samples import empty_sequence, not_json, unequal_samples, unequal_subject
@@ -100,6 +101,7 @@ from pytracer.analyze.evidence.failing.stored.opened import (
 )
 from pytracer.analyze.evidence.failing.stored.optimizer_states import unmade_state
 from pytracer.analyze.evidence.failing.stored.other_folders import in_other_folder, other_folder_subject
+from pytracer.analyze.evidence.failing.stored.other_kinds import other_kind, other_kind_subject
 from pytracer.analyze.evidence.failing.stored.pickled import not_picklable
 from pytracer.analyze.evidence.failing.stored.plain_states import plain_state, plain_subject
 from pytracer.analyze.evidence.failing.stored.removed_files import removed_file, removed_subject
@@ -278,6 +280,7 @@ KINDS = (
     Kind(short_record, (short_record_subject,)),
     Kind(object_array, (object_array_subject,)),
     Kind(left_lock, (left_lock_subject,)),
+    Kind(other_kind, (other_kind_subject,)),
     Kind(broken_file, (file_subject,)),
     Kind(kept_open),
     Kind(ended_folder, (ended_folder_subject,)),
@@ -288,6 +291,7 @@ KINDS = (
     Kind(not_picklable),
     Kind(lost_in_copy, (lost_in_copy_subject,)),
     Kind(archive_name, (archive_name_subject,)),
+    Kind(numbered_key),
     Kind(missing_key, (empty_subject, key_subject)),
     Kind(missing_item),
     Kind(hidden_method),

@@ -46,7 +46,7 @@ def counted_length(at: FailingLine, table: ast.expr, index: ast.AST, asked: int,
         held: How many items the table has.
     """
     name = variable(table)
-    if name is None or not name.startswith("self.") or not _is_asked_by_loader(at, index):
+    if name is None or not name.startswith("self.") or not is_asked_by_loader(at, index):
         return None
     found = [item for item in _lengths(at, name, held) if item.count is None or item.count > asked]
     if not found:
@@ -82,7 +82,7 @@ def _of_another(at: FailingLine, length: _Length, counted: ast.AST, name: str, w
     )
 
 
-def _is_asked_by_loader(at: FailingLine, index: ast.AST) -> bool:
+def is_asked_by_loader(at: FailingLine, index: ast.AST) -> bool:
     """Whether the index is the one that a loader gave, of all that the data set says to have."""
     scope = at.scope
     if not isinstance(scope, ast.FunctionDef) or scope.name != "__getitem__":

@@ -40,7 +40,9 @@ def no_first_item(at: FailingLine) -> str | None:
         return None
     name = source(inner.args[0])
     cause = f": {why}" if why is not None else f" ({value})"
-    mends = DROPS_ALL if "drop_last=True drops" in cause else f"Handle that before line {at.line}, or mend what fills it."
+    mends = (
+        DROPS_ALL if "drop_last=True drops" in cause else f"Handle that before line {at.line}, or mend what fills it."
+    )
     return f"`{name}` gives nothing at all{cause}. {mends}"
 
 

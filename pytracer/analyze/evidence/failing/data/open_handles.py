@@ -13,6 +13,7 @@ import msgspec
 from msgspec import structs
 
 from pytracer._patterns import Pattern
+from pytracer.analyze.evidence.failing.data.guarded_reads import read_under_lock
 from pytracer.analyze.evidence.failing.data.opened_files import Opened, lineage, opened_file
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Made, Spot
@@ -52,7 +53,7 @@ class _Reached:
 
 
 def shared_handle(files: Mapping[str, ast.Module], back: Slice, owner: str) -> OpenHandle | None:
-    """Of what `__getitem__` of a dataset reads; None without such a file, or with several.
+    """Of what `__getitem__` of a dataset reads; None without such a file, with several, or behind a lock.
 
     `owner`: its class; of one that is not the program's, such as a Subset, all that have the method come into question.
     """
@@ -63,7 +64,8 @@ def shared_handle(files: Mapping[str, ast.Module], back: Slice, owner: str) -> O
         for getter in (*_methods(files, kind, "__getitem__"), *_methods(files, kind, "__iter__")):
             for item in _handles(files, back, kind, getter):
                 found.setdefault((item.opened.spot.file, item.opened.line), item)
-    return next(iter(found.values())) if len(found) == 1 else None
+    handle = next(iter(found.values())) if len(found) == 1 else None
+    return None if handle is None or read_under_lock(files.values(), handle.name) else handle
 
 
 def _handles(files: Mapping[str, ast.Module], back: Slice, kind: ast.ClassDef, getter: Spot) -> Iterator[OpenHandle]:

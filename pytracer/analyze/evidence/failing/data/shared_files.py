@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from msgspec import structs
 
 from pytracer._patterns import Pattern
+from pytracer.analyze.evidence.failing.data.guarded_reads import read_under_lock
 from pytracer.analyze.evidence.failing.data.opened_files import Opened, opened_file
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
@@ -41,6 +42,8 @@ def shared_file(at: FailingLine) -> str | None:
     if found is None or not _several_workers(at):
         return None
     name, opened = found
+    if read_under_lock(at.files.values(), name):
+        return None
     made, opener = opened.made, getattr(opened.made.spot.scope, "name", None)
     opens = f"{at.place(made.spot, made.line)}: `{source(opened.call)}`"
     by = f"{opener}() opened" if opener is not None else "was opened"

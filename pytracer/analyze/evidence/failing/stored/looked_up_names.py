@@ -57,4 +57,6 @@ def _names(item: ast.Assign, name: str) -> bool:
     if not isinstance(call, ast.Call) or called_name(call) not in _NAMING or not call.args:
         return False
     first = call.args[0]
-    return isinstance(target, ast.Name) and target.id != name and isinstance(first, ast.Constant) and first.value == name
+    return (
+        isinstance(target, ast.Name) and target.id != name and isinstance(first, ast.Constant) and first.value == name
+    )

@@ -139,8 +139,8 @@ def refused_global(at: FailingLine) -> str | None:
         return f"{held}: save {plain} instead. A file of your own is read with weights_only=False at line {at.line}."
     if _is_model(at, name):
         return (
-            f"{held}: a whole model, of many classes, was saved. If the file is yours, load it by weights_only=False at "
-            f"line {at.line}, and from then on save the model's state_dict(), which needs no class."
+            f"{held}: a whole model, of many classes, was saved. If the file is yours, load it by weights_only=False "
+            f"at line {at.line}, and from then on save the model's state_dict(), which needs no class."
         )
     return (
         f"{held}, which is no weights. If the file is yours: "

@@ -25,6 +25,8 @@ _MOST = 2
 _LEAVES = (ast.Continue, ast.Break)
 DROPS_ALL = "Leave drop_last out for it, or use smaller batches."
 
+_ENDS_ROUND = (ast.Continue, ast.Break, ast.Return, ast.Try)
+
 
 class Missed(msgspec.Struct, frozen=True):
     """`words`: `` `step < start` (line 9) skipped it in the last round (`step` is 3) ``. `advice`: where one fits."""
@@ -51,6 +53,9 @@ def missed(at: FailingLine, spot: Spot, line: int, *, unset: bool = False) -> Mi
     first = inner.lineno if inner is not None else 0
     if isinstance(inner, (ast.For, ast.AsyncFor)) and not _had_a_round(at, spot, inner):
         return None
+    skipped = _always_skipped(at, spot, inner, line) if unset else None
+    if skipped is not None:
+        return skipped
     tests = [item for item in own_nodes(spot.scope) if isinstance(item, ast.If) and first < item.lineno < line]
     for item in sorted(tests, key=lambda one: one.lineno):
         held = outcome(item.test, lambda node: at.value_at(node, spot))
@@ -93,6 +98,25 @@ def _never_held(at: FailingLine, spot: Spot, loop: ast.stmt | None, test: ast.If
         return None
     words = f"`{source(test.test)}` ({at.place(spot, test.lineno)}) held in no round{_values(at, spot, test.test)}"
     return Missed(words)
+
+
+def _always_skipped(at: FailingLine, spot: Spot, loop: ast.stmt | None, line: int) -> Missed | None:
+    """Of a loop that had rounds: the one test before the line that can end a round without it."""
+    body = loop.body if isinstance(loop, (ast.For, ast.AsyncFor)) else []
+    place = next((number for number, part in enumerate(body) if spans(part, line)), 0)
+    if not place or not isinstance(body[place], (ast.Assign, ast.AnnAssign, ast.AugAssign)):
+        return None
+    ways = [part for part in body[:place] if any(isinstance(item, _ENDS_ROUND) for item in nodes_of(part))]
+    only = ways[0] if len(ways) == 1 else None
+    if not isinstance(only, ast.If) or only.orelse or not isinstance(only.body[-1], ast.Continue):
+        return None
+    if sum(isinstance(item, _ENDS_ROUND) for item in nodes_of(only)) > 1:
+        return None
+    test = f"`{source(only.test)}` ({at.place(spot, only.lineno)})"
+    return Missed(
+        f"{test} held in each round, which skips it{_values(at, spot, only.test)}",
+        "See why it held each time: the first round is enough for that.",
+    )
 
 
 def _changed_since(spot: Spot, branch: ast.If, missed_line: int) -> bool:

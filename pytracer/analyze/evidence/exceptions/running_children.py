@@ -1,0 +1,88 @@
+"""A comparison with the exit status of a process that still ran: it is None until the process has ended."""
+
+from __future__ import annotations
+
+import ast
+
+import msgspec
+
+from pytracer._text import capital, list_words
+from pytracer.analyze.behind import Behind
+from pytracer.analyze.evidence.failing.expressions import short, source
+from pytracer.analyze.evidence.failing.line import FailingLine, failing_line
+from pytracer.analyze.evidence.syntax.calls import argument_at, called_name
+from pytracer.analyze.evidence.syntax.constants import is_none
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
+from pytracer.analyze.kin import children_of
+from pytracer.analyze.naming import LineWords, name_words
+from pytracer.analyze.view import JobView, ProcessView
+
+_STATUSES = ("exitcode", "returncode")
+_SHOWN = 2
+
+
+class RunningChild(msgspec.Struct, frozen=True):
+    """As the explanation of an exception. `line`: where the program waited with a time limit."""
+
+    subject: str
+    advice: str
+    line: LineWords | None
+
+    @property
+    def behind(self) -> Behind:
+        """That line."""
+        return Behind.of([], self.line)
+
+
+def running_child(job: JobView, view: ProcessView) -> RunningChild | None:
+    """None where no child of the process ran on when the status was read."""
+    raised = view.process.exception_mono_ns
+    at = failing_line(view.process.snapshot, view.exception, view.exception_stack)
+    asked = _asked(at) if at is not None else None
+    if at is None or asked is None or raised is None:
+        return None
+    running = [
+        item
+        for item in children_of(job, view)
+        if item.process.snapshot.created_mono_ns <= raised < (item.process.ended_mono_ns or raised + 1)
+    ]
+    if not running:
+        return None
+    who = list_words([name_words([item]) for item in running[:_SHOWN]])
+    more = f" and {len(running) - _SHOWN} more" if len(running) > _SHOWN else ""
+    wait = _limited_wait(at)
+    place = at.here(wait.lineno) if wait is not None else None
+    waits = (
+        f"{capital(place)} (`{short(source(wait))}`) returns when its time is over, too. "
+        if place is not None and wait is not None
+        else ""
+    )
+    owner = asked.rpartition(".")[0]
+    ends = "is_alive()" if asked.endswith(_STATUSES[0]) else "poll() is None"
+    return RunningChild(
+        f"`{asked}` is None until that process has ended, and {who}{more} still ran",
+        f"{waits}Before line {at.line} ask whether `{owner}` still runs ({ends}): then wait on, or end it and say so. "
+        "If it should have ended by then, look at what it does (`pytracer attach PID`).",
+        place,
+    )
+
+
+def _asked(at: FailingLine) -> str | None:
+    """`worker.exitcode`, of a comparison or a sum with None."""
+    if at.kind != "TypeError" or "'NoneType'" not in at.message or not at.own or at.node is None:
+        return None
+    found = [item for item in nodes_of(at.node) if isinstance(item, ast.Attribute) and item.attr in _STATUSES]
+    asked = source(found[0]) if len(found) == 1 else None
+    return asked if asked is not None and at.values.get(asked, "None") == "None" else None
+
+
+def _limited_wait(at: FailingLine) -> ast.Call | None:
+    """`worker.join(timeout=2)` above the line, the last one."""
+    waits = [
+        item
+        for item in nodes_of(at.scope)
+        if isinstance(item, ast.Call) and called_name(item) in ("join", "wait") and item.lineno < at.line
+        if isinstance(item.func, ast.Attribute)
+        if (limit := argument_at(item, 0, "timeout")) is not None and not is_none(limit)
+    ]
+    return max(waits, key=lambda item: item.lineno, default=None)

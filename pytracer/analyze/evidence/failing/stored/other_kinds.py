@@ -1,0 +1,73 @@
+"""A file of another kind than the function reads that was given it: by how it begins, and the line that chose it."""
+
+from __future__ import annotations
+
+import ast
+
+import msgspec
+
+from pytracer._text import size_words
+from pytracer.analyze.evidence.failing.expressions import names_in, source
+from pytracer.analyze.evidence.failing.line import FailingLine
+from pytracer.analyze.evidence.failing.stored.opened import OpenedFile, opened
+from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
+
+_READS = {  # kinds as the recorder names them; a pickle may be older than any magic number
+    "torch.load": ("zip", "pickle"),
+    "pickle.load": ("pickle",),
+    "json.load": ("json",),
+}
+_KINDS = {
+    "json": ("JSON text", "json.load()"),
+    "gzip": ("a gzip file", "gzip.open()"),
+    "hdf5": ("an HDF5 file", "h5py.File()"),
+    "numpy": ("a NumPy array", "np.load()"),
+    "zip": ("a zip archive", "torch.load() or zipfile"),
+    "pickle": ("a pickle", "pickle.load() or torch.load()"),
+}
+_TYPES = ("UnpicklingError", "JSONDecodeError", "UnicodeDecodeError")
+
+
+class _OtherKind(msgspec.Struct, frozen=True):
+    """`reader`: `torch.load`. `given`: what it was passed."""
+
+    file: OpenedFile
+    reader: str
+    given: ast.expr
+
+
+def other_kind(at: FailingLine) -> str | None:
+    """Which file it was, where that came from, and what reads it."""
+    found, subject = _found(at), other_kind_subject(at)
+    if found is None or subject is None:
+        return None
+    name = variable(found.given)
+    chosen = f"`{source(found.given)}`{at.came(name)}" if name is not None else f"`{source(found.given)}`"
+    own = _KINDS[found.file.kind or ""][1]
+    return (
+        f"{subject}. See what makes {chosen}: choose the files by their suffix where a folder has several kinds; if "
+        f"this one is meant, read it by {own}."
+    )
+
+
+def other_kind_subject(at: FailingLine) -> str | None:
+    """For the headline."""
+    found = _found(at)
+    if found is None:
+        return None
+    what, size = _KINDS[found.file.kind or ""][0], size_words(found.file.size or 0)
+    return f"{found.file.name} ({size}) begins as {what}, which {found.reader}() does not read"
+
+
+def _found(at: FailingLine) -> _OtherKind | None:
+    file = opened(at.values) if at.kind in _TYPES and at.node is not None else None
+    if file is None or at.node is None or file.kind not in _KINDS:
+        return None
+    if file.holder is not None and file.holder not in names_in(at.node):
+        return None
+    calls = [item for item in nodes_of(at.node) if isinstance(item, ast.Call) and ast.unparse(item.func) in _READS]
+    if len(calls) != 1 or not calls[0].args:
+        return None
+    reader = ast.unparse(calls[0].func)
+    return _OtherKind(file, reader, calls[0].args[0]) if file.kind not in _READS[reader] else None
