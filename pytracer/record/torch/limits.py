@@ -142,7 +142,8 @@ def _kind(target: str) -> str:
     if target.startswith("/torch_"):
         return "/torch_#"
     folder, name = os.path.split(target.removesuffix(" (deleted)"))
-    return os.path.join(_NUMBERS.sub("#", folder), _DIGITS.sub("#", name))
+    above, last = os.path.split(folder)  # `run/trial12/train.log`: a folder for each file
+    return os.path.join(_NUMBERS.sub("#", above), _DIGITS.sub("#", last), _DIGITS.sub("#", name))
 
 
 def _threads() -> dict[str, str]:

@@ -17,6 +17,7 @@ from pytracer.analyze.evidence.exceptions.chains import Chain, as_uncaught, chai
 from pytracer.analyze.evidence.exceptions.done_by_all import done_by_all
 from pytracer.analyze.evidence.exceptions.ended_senders import ended_sender
 from pytracer.analyze.evidence.exceptions.failed_workers import failed_worker
+from pytracer.analyze.evidence.exceptions.left_peers import left_peers
 from pytracer.analyze.evidence.exceptions.living_senders import living_sender
 from pytracer.analyze.evidence.exceptions.name_origins import meant_words, origin_words
 from pytracer.analyze.evidence.exceptions.own_keys import own_key
@@ -187,6 +188,9 @@ def explanation_of(job: JobView, told: Told) -> Explanation:
         spent = spent_sender(job, view)
         if spent is not None:
             return Explanation(spent.advice, spent.subject, of_limit=True, line=spent.line, evidence=spent.evidence)
+        left = left_peers(job, view)
+        if left is not None:
+            return Explanation(left.advice, left.subject, behind=left.behind)
         unsent = unsent_item(job, view)
         if unsent is not None:
             return Explanation(unsent.advice, unsent.subject, evidence=unsent.evidence)

@@ -168,6 +168,7 @@ from pytracer.analyze.evidence.failing.usage.nones import (
     none_value,
     untaken_subject,
 )
+from pytracer.analyze.evidence.failing.usage.optimizer_numbers import optimizer_number
 from pytracer.analyze.evidence.failing.usage.order import called_in_order, order_subject
 from pytracer.analyze.evidence.failing.usage.recursions import repeated_calls
 from pytracer.analyze.evidence.failing.usage.replaced_functions import replaced_function, replaced_subject
@@ -326,6 +327,7 @@ KINDS = (
     Kind(none_by_rank, (by_rank_subject,)),
     Kind(none_value, (none_subject_of_option, untaken_subject, item_subject)),
     Kind(refused_setting, (text_subject,)),
+    Kind(optimizer_number),
     Kind(stacked_list),
     Kind(unequal_items),
     Kind(empty_sequence),

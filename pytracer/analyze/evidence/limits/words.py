@@ -19,6 +19,7 @@ from pytracer.analyze.evidence.failing.stored.opened import keeper
 from pytracer.analyze.evidence.limits.kept_files import KeptFiles, kept_files
 from pytracer.analyze.evidence.limits.kept_mappings import kept_mappings
 from pytracer.analyze.evidence.limits.kept_tensors import KeptTensor, copy_words, kept_tensors, kept_words
+from pytracer.analyze.evidence.limits.logger_files import logger_files
 from pytracer.analyze.evidence.limits.numbers import (
     ADDRESS_SPACE,
     DATA,
@@ -241,7 +242,7 @@ def _of_files(
     found: Reached, numbers: Numbers, setter: Setter | None, told: ExceptionReport, line: str, at: FailingLine | None
 ) -> str:
     count, what = numbers.files or (0, "")
-    kept = _kept(told, count, at)
+    kept = _kept(told, count, at) if count > (found.used or 0) * _NEAR else ""  # else no kind is what fills them
     how = capital(_raise(found, numbers, setter))
     tensors = _kept_tensors(found, numbers, at)
     if tensors:
@@ -265,6 +266,9 @@ def _of_files(
             f"{kept}Pipes belong to child processes, queues and pools: join() and close() those that are done, make "
             f"them once instead of in a loop. {how} if so many are meant."
         )
+    handlers = logger_files(at) if at is not None else None
+    if handlers is not None:
+        return f"{handlers} {how} only if so many are meant to be open at once."
     return (
         f"{kept}Open each file by `with` where it is read, or keep a bounded number and close the oldest. {how} only "
         "if so many are meant to be open at once."

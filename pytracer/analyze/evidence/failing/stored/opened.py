@@ -13,6 +13,7 @@ from pytracer._text import capital, size_words
 from pytracer.analyze.behind import places_in
 from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
+from pytracer.analyze.evidence.failing.stored.slashed_names import with_slash
 from pytracer.analyze.evidence.limits.kept_files import kept_files
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
@@ -34,7 +35,6 @@ _DIGITS = Pattern(r"\d+")
 _CHECKPOINT = Pattern(r"ckpt|check|epoch|step|iter|model|state|last|weight|\.(?:pt|pth|tar)$", re.IGNORECASE)
 _NO_DIRECTORY = "failed finding central directory"
 _HALF = 2
-_MOST_LOADED = 6
 _OPENERS = ("open", "File", "memmap", "ZipFile", "open_memmap", "Reader", "Dataset")
 _JUST_NOW = 60  # seconds
 
@@ -196,7 +196,7 @@ def absent_file(at: FailingLine) -> str | None:
             f"{folder} has '{like}' and no '{part}'{_names(at, path)}: correct the name where the path is made, or "
             "rename the file."
         )
-    if count == "0":
+    if count == "0" and not _PARENT.search(at.message):
         named = "The current folder" if folder == "." else folder
         return f"{named} is empty{_names(at, path)}: nothing has been written to it, or another folder is meant."
     return None
@@ -207,7 +207,7 @@ def absent_subject(at: FailingLine) -> str | None:
     part, folder = (at.values.get(name) for name in ("file missing part", "file folder"))
     if part is None or folder is None or (at.kind != "FileNotFoundError" and not _PARENT.search(at.message)):
         return None
-    slash = _with_slash(at, at.values.get("file", ""), folder, part)
+    slash = with_slash(at, at.values.get("file", ""), folder, part)
     if slash is not None:
         return f"`{slash[0]}` has a '/' in it, '{slash[1]}'"
     if part.rstrip() != part:
@@ -302,7 +302,7 @@ def _names(at: FailingLine, path: str) -> str:
 
 def _made_folder(at: FailingLine, path: str, folder: str, part: str) -> str | None:
     """A name with a slash in it, which makes a folder of the path: `f"{run}.pt"` of 'org/model'."""
-    found = _with_slash(at, path, folder, part)
+    found = with_slash(at, path, folder, part)
     if found is None:
         return None
     name, text = found
@@ -310,40 +310,6 @@ def _made_folder(at: FailingLine, path: str, folder: str, part: str) -> str | No
         f"`{name}`{at.came(name)} is '{text}': its '/' makes a folder '{part}' of the file's name, which does "
         f"not exist. Use `{name}.replace('/', '_')` in the name, or make it (os.makedirs(os.path.dirname(...)))."
     )
-
-
-def _with_slash(at: FailingLine, path: str, folder: str, part: str) -> tuple[str, str] | None:
-    """The variable, and what it was: of `f"{out}/run_{name}.pt"` what lies behind `/run_`, where that is there once."""
-    missing = os.path.join(folder, part)
-    for text in _joined_texts(at):
-        constants = [
-            n for n, item in enumerate(text.values) if isinstance(item, ast.Constant) and "/" in str(item.value)
-        ]
-        rest = text.values[constants[-1] + 1 :] if constants else []
-        names = [item.value for item in rest if isinstance(item, ast.FormattedValue)]
-        before = str(ast.literal_eval(text.values[constants[-1]])) if constants else ""
-        if len(names) != 1 or path.count(before) != 1 or not any(char.isalnum() for char in before):
-            continue
-        ends = "".join(str(item.value) for item in rest if isinstance(item, ast.Constant))
-        start = path.index(before) + len(before)
-        found = path[start:].removesuffix(ends)
-        if not path.endswith(ends) or "/" not in found.strip("/") or found.startswith("/"):
-            continue
-        if path.startswith(missing) and len(folder) < start <= len(missing):
-            return source(names[0]), found
-    return None
-
-
-def _joined_texts(at: FailingLine) -> list[ast.JoinedStr]:
-    """Of the line, and what made its variables."""
-    node, found = at.node, list[ast.JoinedStr]()
-    for item in nodes_of(node) if node is not None else ():
-        if isinstance(item, ast.JoinedStr):
-            found.append(item)
-        elif isinstance(item, ast.Name) and isinstance(item.ctx, ast.Load) and len(found) < _MOST_LOADED:
-            made = at.made(item)
-            found += [made.node] if made is not None and isinstance(made.node, ast.JoinedStr) else []
-    return found
 
 
 def loaded_from(at: FailingLine, name: str) -> str | None:
