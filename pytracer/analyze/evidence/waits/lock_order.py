@@ -13,6 +13,7 @@ from itertools import permutations
 import msgspec
 
 from pytracer._library_files import is_library_file
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import last_name
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
@@ -27,6 +28,7 @@ from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import PythonFrame as SnapshotFrame
 from pytracer.report.job import Evidence, PythonFrame
 
+_OF_PROCESSES = Pattern(r"/multiprocess(?:ing)?/synchronize\.py$")
 _MOST_THREADS, _MOST_FRAMES = 16, 32
 
 
@@ -138,8 +140,11 @@ def lock_holder(view: ProcessView) -> LockHolder | None:
     """Of the lock that the main thread waits for; None where no one thread, or several, may have it."""
     end, snapshot = end_of(view), view.process.snapshot
     threads = {item.pthread: item for item in snapshot.threads}
-    main = snapshot.main_pthread
-    stacks = dict(end.python_threads[:_MOST_THREADS]) if end is not None else {}
+    threads_of = end.python_threads[:_MOST_THREADS] if end is not None else ()
+    stacks = {pthread: _above_lock(frames) for pthread, frames in threads_of}
+    main = snapshot.main_pthread  # not recorded of a forked process
+    if main is None and len(stacks) == 1:
+        main = next(iter(stacks))
     own = stacks.get(main) if main is not None else None
     wants = wanted(view, own[0]) if own else frozenset[str]()
     found: list[LockHolder] = []
@@ -157,6 +162,14 @@ def lock_holder(view: ProcessView) -> LockHolder | None:
             taken = _held_itself(view, holder, frames) if pthread == main else holder
             found += [taken] if taken is not None else []
     return found[0] if len(found) == 1 else None
+
+
+def _above_lock(frames: Sequence[SnapshotFrame]) -> Sequence[SnapshotFrame]:
+    """Without the methods of multiprocessing's own locks, which are written in Python."""
+    inside = 0
+    while inside < len(frames) and _OF_PROCESSES.search(frames[inside].file or "") is not None:
+        inside += 1
+    return frames[inside:]
 
 
 def _held_itself(view: ProcessView, holder: LockHolder, frames: Sequence[SnapshotFrame]) -> LockHolder | None:

@@ -44,6 +44,7 @@ from pytracer.analyze.evidence.waits.endless_work import endless_work
 from pytracer.analyze.evidence.waits.missed_draws import is_first_item, missed_draws
 from pytracer.analyze.evidence.waits.quiet import Pause, pause_of
 from pytracer.analyze.evidence.waits.running_loops import loops_of, values_of
+from pytracer.analyze.evidence.waits.skipped_passes import skipped_pass
 from pytracer.analyze.evidence.waits.slow_regex import slow_regex
 from pytracer.analyze.evidence.waits.standing_masks import standing_mask
 from pytracer.analyze.evidence.waits.swallowed_tries import swallowed_tries
@@ -173,9 +174,13 @@ def stood_loop(view: ProcessView) -> StoodLoop | None:
     tried = between_tries(view, frames[0]) if was_asleep(view) else None
     if tried is not None:
         return StoodLoop(frames[0], frames[0], pause, tried[0].lineno, head_of(tried[0]), tried[1])
+    searched = _search(view, frames, pause, asleep=asleep) if pause is not None else None
+    explained = searched is not None and searched.reason is not None
+    skipped = skipped_pass(view, frames[0], until) if not asleep and not explained else None
+    if skipped is not None:
+        return StoodLoop(frames[0], frames[0], pause, skipped.loop.lineno, head_of(skipped.loop), skipped.reason)
     if pause is None:
         return None
-    searched = _search(view, frames, pause, asleep=asleep)
     if searched is not None or asleep:
         return searched
     return StoodLoop(frames[0], frames[0], pause, None, None, None) if pause.stood else None

@@ -63,3 +63,26 @@ def test_function_that_no_signal_runs_is_no_handler(old: str, new: str, run: Pat
     found = interrupted(run, PROGRAM.replace(old, new))
     assert "came, and its handler" not in summary(found)
     assert advice(found).startswith("A Lock is not reentrant")
+
+
+SHARED = """\
+def decode(path):
+    with LOCK:
+        return normalise(path)
+
+def normalise(path):
+    with LOCK:
+        return path
+"""
+
+
+def test_lock_of_processes_that_a_thread_takes_again_is_told(run: Path) -> None:
+    """Its methods are Python's, below which the thread waits; no signal came."""
+    where = str(s.program_in(run, SHARED))
+    semaphore = ("SemLock.__enter__", "/usr/lib/python3.11/multiprocessing/synchronize.py", 95)
+    native = ["__new_sem_wait_slow64", "_multiprocessing_SemLock_acquire_impl", "_PyEval_EvalFrameDefault"]
+    frames = [semaphore, ("normalise", where, 6), ("decode", where, 3), ("main", where, 40)]
+    images = [(name, s.LIBC if "wait" in name else s.PYTHON) for name in native]
+    found = below(run, stopped(parent(), frames), native=images)
+    assert "the same thread was inside of `with LOCK` (line 2) already" in summary(found)
+    assert advice(found).startswith("A Lock is not reentrant: leave the `with` of line 2")
