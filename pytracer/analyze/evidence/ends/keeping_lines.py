@@ -15,6 +15,7 @@ import msgspec
 from pytracer._text import capital, list_words, shortened
 from pytracer.analyze.evidence.ends.graph_levels import Graph
 from pytracer.analyze.evidence.ends.growing_containers import only_grows, stored
+from pytracer.analyze.evidence.ends.kept_slices import only_slice
 from pytracer.analyze.evidence.ends.summed_graphs import GraphSums, SummedGraph, retains
 from pytracer.analyze.evidence.slicing.calls import method_of
 from pytracer.analyze.evidence.slicing.files import program_files
@@ -327,9 +328,16 @@ def _of_values(kept: _Kept, file: str, made: str) -> KeepingLine:
             "values of it that are read later (detach() alone keeps all of its values).",
             container=ast.unparse(kept.container),
         )
-    also = "".join(
-        f" Keep `{name}.item()` in place of `{name}`, which holds its graph." for name in dict.fromkeys(kept.graphs)
-    )
+    graphs = () if _without_graph(kept.made, kept.node) else dict.fromkeys(kept.graphs)
+    also = "".join(f" Keep `{name}.item()` in place of `{name}`, which holds its graph." for name in graphs)
+    view = only_slice(kept.node, kept.names)
+    if view is not None:
+        return KeepingLine(
+            f"{place} keeps each {names} in {held}",
+            f"{place[0].upper()}{place[1:]} (`{_text(kept)}`) keeps `{view}`, a view, which holds the memory of all of "
+            f"{names}: keep `{view}.clone()` (of a NumPy array `.copy()`), or leave it out.{also}",
+            container=ast.unparse(kept.container),
+        )
     of = f", which {made} makes" if kept.made.line is not None else ""
     return KeepingLine(
         f"{place} keeps each {names} in {held}",

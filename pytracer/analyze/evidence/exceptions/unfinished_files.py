@@ -22,7 +22,7 @@ from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine, failing_line
 from pytracer.analyze.evidence.failing.stored.opened import OpenedFile, broken_file, opened
 from pytracer.analyze.evidence.lifetime.file_writers import writers
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.calls import argument_at, called_name
 from pytracer.analyze.evidence.syntax.loops import LOOPS, deciding_ifs
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.path_questions import ASKS_OF_PATH
@@ -81,6 +81,9 @@ def unfinished_file(
     file = opened(at.values) if at is not None else None
     if at is None or raised is None or file is None or not _is_fresh(file):
         return None
+    cut = broken_file(at) is not None or _is_cut(at, file)
+    if cut and snapshot.pid in file.writer_pids and _only_reads(at, file):
+        return _of_itself(at, file)
     writer = recorded_writer(job, snapshot, view, file)
     if broken_file(at) is None and (writer is None or not _is_cut(at, file)):
         return None
@@ -94,6 +97,30 @@ def unfinished_file(
     wrote = "was probably still writing it" if first.sure else "may still have been writing it"
     wrote = wrote if writer is None else "still had it open for writing"
     return _told(at, file, f"{name_words([first.view])} {wrote}", (first.opens, fills), (view, first.view))
+
+
+def _of_itself(at: FailingLine, file: OpenedFile) -> UnfinishedFile:
+    """Of a reader that had the file open for writing, too: another thread of it, or a line that has not closed it."""
+    lines = writing_lines(at, file)
+    opens = lines.opens if lines is not None else None
+    state = "is empty (0 bytes)" if file.kind == "empty" else f"is incomplete ({size_words(file.size or 0)})"
+    by = f" ({opens} opens it)" if opens is not None else ""
+    what = f"what {opens} opens" if opens is not None else "what was opened for writing"
+    return UnfinishedFile(
+        f"{file.name} {state}: this process itself still had it open for writing{by}",
+        f"Before line {at.line} reads {file.name}, {what} must be closed: join() the thread that writes it, or leave "
+        "its `with` (or close() it) first. Or write under another name, and os.replace() it when it is whole.",
+        (opens,) if opens is not None else (),
+    )
+
+
+def _only_reads(at: FailingLine, file: OpenedFile) -> bool:
+    """Whether what is read was not itself opened for writing, too: `open(path, "a+")` reads at its end."""
+    made = at.made(file.holder) if file.holder is not None else None
+    mode = argument_at(made.node, 1, "mode") if made is not None and isinstance(made.node, ast.Call) else None
+    if file.holder is None or (made is not None and isinstance(made.node, ast.Call) and mode is None):
+        return True
+    return isinstance(mode, ast.Constant) and not {*str(mode.value)} & {*"+wax"}
 
 
 def _is_cut(at: FailingLine, file: OpenedFile) -> bool:

@@ -79,6 +79,7 @@ from pytracer.analyze.evidence.failing.processes.unreturned_losses import unretu
 from pytracer.analyze.evidence.failing.processes.unset_keys import unset_key
 from pytracer.analyze.evidence.failing.stored.archive_names import archive_name, archive_name_subject
 from pytracer.analyze.evidence.failing.stored.byte_order import other_byte_order
+from pytracer.analyze.evidence.failing.stored.changed_folders import changed_folder
 from pytracer.analyze.evidence.failing.stored.ended_folders import ended_folder, ended_folder_subject
 from pytracer.analyze.evidence.failing.stored.file_types import misread_file, misread_subject
 from pytracer.analyze.evidence.failing.stored.files import missing_file, no_shared_memory, shared_memory_subject
@@ -286,6 +287,7 @@ KINDS = (
     Kind(kept_open),
     Kind(ended_folder, (ended_folder_subject,)),
     Kind(in_other_folder, (other_folder_subject,)),
+    Kind(changed_folder),
     Kind(absent_file, (absent_subject,)),
     Kind(removed_file, (removed_subject,)),
     Kind(missing_file),

@@ -217,9 +217,9 @@ def test_json_that_is_wrong_before_its_end_is_not_called_incomplete(message: str
     assert ("open for writing" in summary(recorded(run, facts=facts, raised=("JSONDecodeError", message)))) == cut
 
 
-@pytest.mark.parametrize("pids", ["", "101", "7777", "102,7777", "102,103"])
+@pytest.mark.parametrize("pids", ["", "7777", "102,7777", "102,103"])
 def test_file_that_no_other_known_process_had_open_has_no_writer(pids: str, run: Path) -> None:
-    """The look-alikes: nobody, the reader itself, a process of another job, and two."""
+    """The look-alikes: nobody, a process of another job, and two."""
     said = summary(recorded(run, facts={"file written by": pids}, writers=2))
     assert "open for writing" not in said
     assert "a.pt is empty (0 bytes)" in said
@@ -231,3 +231,23 @@ def test_lines_are_not_named_where_two_can_have_written_it(run: Path) -> None:
         'path = os.path.join(folder, "a.pt")', 'path = os.path.join(folder, "a.pt"); open(path, "w")'
     )
     assert summary(recorded(run, source=source)).endswith("rank 1 still had it open for writing.")
+
+
+def test_reader_that_still_had_it_open_for_writing_itself(run: Path) -> None:
+    """Another of its threads, or a file that is not closed; no other process has to do with it."""
+    report = recorded(run, facts={"file written by": "101"})
+    assert "a.pt is empty (0 bytes): this process itself still had it open for writing (line 4 opens it)" in summary(
+        report
+    )
+    assert "what line 4 opens must be closed: join() the thread that writes it, or leave its `with`" in advice(report)
+
+
+@pytest.mark.parametrize(("mode", "told"), [("rb", True), ("a+b", False)])
+def test_file_that_is_read_by_what_may_write_it_is_no_other(mode: str, told: bool, run: Path) -> None:
+    """It reads at its end."""
+    source = POLLS.replace("            time.sleep(0.1)\n", f"            pass\n    f = open(path, {mode!r})\n")
+    source = source.replace("    return torch.load(path, mmap=True)\n", "    return torch.load(f)\n")
+    line = source.splitlines().index("    return torch.load(f)") + 1
+    facts = {"file written by": "101", "file held by": "f"}
+    report = recorded(run, source=source, facts=facts, line=("table", line))
+    assert ("this process itself still had it open" in summary(report)) is told
