@@ -37,6 +37,7 @@ from pytracer.analyze.evidence.failing.data.shared_files import shared_file
 from pytracer.analyze.evidence.failing.data.single_rows import one_row_of_several
 from pytracer.analyze.evidence.failing.data.text_arrays import text_array
 from pytracer.analyze.evidence.failing.data.text_values import no_number, no_number_subject
+from pytracer.analyze.evidence.failing.data.unequal_dtypes import unequal_dtypes
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.not_finite.converted import converted, converted_subject
 from pytracer.analyze.evidence.failing.not_finite.made import first_not_finite, not_finite_subject
@@ -49,6 +50,7 @@ from pytracer.analyze.evidence.failing.processes.between_ranks import (
 )
 from pytracer.analyze.evidence.failing.processes.called_commands import failed_command, failed_command_subject
 from pytracer.analyze.evidence.failing.processes.daemonic import daemonic
+from pytracer.analyze.evidence.failing.processes.ended_managers import ended_manager
 from pytracer.analyze.evidence.failing.processes.ended_senders import joined_senders
 from pytracer.analyze.evidence.failing.processes.gathered_sizes import gathered_sizes
 from pytracer.analyze.evidence.failing.processes.handler_errors import raised_by_handler, raised_by_handler_subject
@@ -88,6 +90,7 @@ from pytracer.analyze.evidence.failing.stored.half_written import half_written, 
 from pytracer.analyze.evidence.failing.stored.joined_clients import clients_joined, clients_subject
 from pytracer.analyze.evidence.failing.stored.left_locks import left_lock, left_lock_subject
 from pytracer.analyze.evidence.failing.stored.loaded_optimizers import misfit_state, misfit_subject
+from pytracer.analyze.evidence.failing.stored.made_meanwhile import made_meanwhile
 from pytracer.analyze.evidence.failing.stored.missing_keys import empty_subject, key_subject, missing_key
 from pytracer.analyze.evidence.failing.stored.object_arrays import object_array, object_array_subject
 from pytracer.analyze.evidence.failing.stored.opened import (
@@ -210,6 +213,9 @@ KINDS = (
     Kind(replaced_function, (replaced_subject,)),
     Kind(unmade_error_here, (unmade_here_subject,)),
     Kind(not_fork_safe, together=True),
+    Kind(ended_manager, together=True),
+    Kind(made_meanwhile, together=True),
+    Kind(unequal_dtypes),
     Kind(daemonic),
     Kind(imported_again, (imported_again_subject,)),
     Kind(bypassed_forward, (bypass_subject,)),
