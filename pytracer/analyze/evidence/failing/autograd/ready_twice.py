@@ -109,10 +109,23 @@ def _checkpoints(at: FailingLine) -> Iterator[tuple[str, ast.Call, ast.Module]]:
 
 
 def _has(tree: ast.Module, call: ast.Call, named: re.Match[str] | None) -> bool:
-    """Whether a part of the parameter's name is in the function that calls it; true of one without a name."""
+    """Whether a part of the parameter's name is in what it runs; true of one without a name."""
     words = {part for part in named[1].split(".") if not part.isdigit()} - _LAST if named is not None else set()
-    scope = scope_of(tree, call.lineno)
-    return not words or bool(words & {*_WORD.findall(ast.unparse(scope))})
+    return not words or bool(words & _handed(tree, call))
+
+
+def _handed(tree: ast.Module, call: ast.Call) -> set[str]:
+    """The words of what it runs, by its names' loops, assignments and functions; all of its function, if that is open."""
+    scope, run = scope_of(tree, call.lineno), call.args[0]
+    names = {variable(item) or "" for item in nodes_of(run)} - {"", "self"}
+    last = {name.rpartition(".")[2] for name in names}
+    texts = [ast.unparse(run)]
+    texts += [ast.unparse(item) for item in nodes_of(tree) if isinstance(item, ast.FunctionDef) and item.name in last]
+    for item in own_nodes(scope):
+        if isinstance(item, (ast.For, ast.Assign)) and names & {variable(part) for part in _bound(item)}:
+            texts.append(ast.unparse(item.iter if isinstance(item, ast.For) else item.value))
+    text = " ".join(texts)
+    return {*_WORD.findall(text if "self." in text else ast.unparse(scope))}
 
 
 def _run_again(reentrant: list[tuple[str, ast.Call, ast.Module]]) -> tuple[str, str] | None:
@@ -146,8 +159,8 @@ def _either(scope: ast.AST, one: ast.Call, other: ast.Call) -> bool:
     return False
 
 
-def _bound(loop: ast.For) -> Iterator[ast.AST]:
-    """All that a round sets."""
+def _bound(loop: ast.For | ast.Assign) -> Iterator[ast.AST]:
+    """All that a round, or the assignment, sets."""
     for item in nodes_of(loop):
         targets = item.targets if isinstance(item, ast.Assign) else [item.target] if isinstance(item, ast.For) else []
         for target in targets:

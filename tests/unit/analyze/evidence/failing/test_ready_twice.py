@@ -85,6 +85,22 @@ def test_two_forwards_before_one_backward(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("first", "ran"),
+    [
+        ("x = checkpoint(block, x) if self.saves else self.head(block(x))", False),
+        ("x = self.head(checkpoint(lambda y: block(y), x))", False),
+        ("inner = self.head[0]; x = checkpoint(inner, x)", True),
+        ("x = checkpoint(lambda y: self.head(block(y)), x)", True),
+    ],
+)
+def test_checkpoint_that_does_not_run_the_parameter_is_not_the_reason(first: str, ran: bool, tmp_path: Path) -> None:
+    """Two forwards are, where the function of the checkpoint() only names the parameter's module beside it."""
+    found = said(tmp_path, NAMED.replace("blocks.2", "head.0"), first=first, before="other = net(x + 1)")
+    assert found.subject is not None and ("reentrant checkpoint() of line 4" in found.subject) == ran
+    assert ("net() is called at lines 9 and 10" in found.subject) == (not ran)
+
+
+@pytest.mark.parametrize(
     ("settings", "message", "parts"),
     [
         (None, NAMED, {"first": "x = checkpoint(block, x, use_reentrant=False)"}),
