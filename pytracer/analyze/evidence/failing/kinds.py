@@ -84,7 +84,7 @@ from pytracer.analyze.evidence.failing.stored.byte_order import other_byte_order
 from pytracer.analyze.evidence.failing.stored.changed_folders import changed_folder
 from pytracer.analyze.evidence.failing.stored.ended_folders import ended_folder, ended_folder_subject
 from pytracer.analyze.evidence.failing.stored.file_types import misread_file, misread_subject
-from pytracer.analyze.evidence.failing.stored.files import missing_file, no_shared_memory, shared_memory_subject
+from pytracer.analyze.evidence.failing.stored.files import missing_file
 from pytracer.analyze.evidence.failing.stored.full_disk import full_disk, full_disk_behind, full_disk_subject
 from pytracer.analyze.evidence.failing.stored.half_written import half_written, half_written_subject
 from pytracer.analyze.evidence.failing.stored.joined_clients import clients_joined, clients_subject
@@ -109,6 +109,7 @@ from pytracer.analyze.evidence.failing.stored.other_kinds import other_kind, oth
 from pytracer.analyze.evidence.failing.stored.pickled import not_picklable
 from pytracer.analyze.evidence.failing.stored.plain_states import plain_state, plain_subject
 from pytracer.analyze.evidence.failing.stored.removed_files import removed_file, removed_subject
+from pytracer.analyze.evidence.failing.stored.shared_blocks import no_shared_memory, shared_memory_subject
 from pytracer.analyze.evidence.failing.stored.short_records import short_record, short_record_subject
 from pytracer.analyze.evidence.failing.stored.states import (
     environment_subject,

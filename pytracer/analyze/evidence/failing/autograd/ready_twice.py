@@ -115,7 +115,7 @@ def _has(tree: ast.Module, call: ast.Call, named: re.Match[str] | None) -> bool:
 
 
 def _handed(tree: ast.Module, call: ast.Call) -> set[str]:
-    """The words of what it runs, by its names' loops, assignments and functions; all of its function, if that is open."""
+    """The words of what it runs, by its names' loops, assignments and functions; of all around it, if that is open."""
     scope, run = scope_of(tree, call.lineno), call.args[0]
     names = {variable(item) or "" for item in nodes_of(run)} - {"", "self"}
     last = {name.rpartition(".")[2] for name in names}

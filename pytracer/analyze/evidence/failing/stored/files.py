@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import re
 
-from pytracer._library_files import of_multiprocessing
 from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
@@ -99,26 +98,6 @@ def _is_given(at: FailingLine, option: Made) -> bool:
     calls = [item for item in parses if called_name(item) in ("parse_args", "parse_known_args")]
     own = any(item.args and not is_empty_container(item.args[0]) for item in calls)
     return own or any(flag in words for flag in flags)
-
-
-def no_shared_memory(at: FailingLine) -> str | None:
-    """multiprocessing.shared_memory, attached by name."""
-    if at.kind != "FileNotFoundError" or not (at.stack[0].file or "").endswith(of_multiprocessing("shared_memory")):
-        return None
-    return (
-        f"No block of that name is left for line {at.line}: its maker ended or called unlink(), or another process "
-        "that only attached has ended: before Python 3.13 the resource tracker of each such process unlinks it then. "
-        "Attach with track=False (3.13), or call resource_tracker.unregister(shm._name, 'shared_memory') after it."
-    )
-
-
-def shared_memory_subject(at: FailingLine) -> str | None:
-    """What the headline says of it: of a program that makes such blocks itself, who may have removed this one."""
-    if no_shared_memory(at) is None:
-        return None
-    made = any("SharedMemory(" in text and "create=True" in text for text in map(ast.unparse, at.files.values()))
-    by = "a process that attached before may have removed it at its end (its resource tracker)"
-    return f"the block is gone: {by}" if made else "the shared memory of that name is gone, or was never made"
 
 
 def called_name_of(part: Made) -> str | None:

@@ -20,7 +20,7 @@ from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.loops import Loop, loops_around
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
-from pytracer.analyze.evidence.syntax.ranks import one_rank_words
+from pytracer.analyze.evidence.syntax.ranks import one_rank_number, one_rank_words
 from pytracer.analyze.evidence.syntax.scopes import scope_of, spans
 
 _OF_OS = frozenset({"remove", "unlink", "replace", "rename", "renames", "move"})
@@ -119,7 +119,8 @@ def _removal(at: FailingLine) -> _Removal | None:
     if path is None or folder is None or os.path.basename(path) != part:  # a folder above it is missing
         return None
     opened = [item for item, writes in paths_of(at.node) if not writes]
-    read = [parts for item in opened for parts in (_parts(at, item, spot), *_kept_parts(at, item, spot)) if parts]
+    ways = ((_parts(at, item, spot), *_kept_parts(at, item, spot), *_set_parts(at, item)) for item in opened)
+    read = [parts for item in ways for parts in item if parts]
     found: list[_Removal] = []
     for file, tree in at.files.items() if read else ():
         for call in (item for item in nodes_of(tree) if isinstance(item, ast.Call)):
@@ -135,7 +136,17 @@ def _removal(at: FailingLine) -> _Removal | None:
                 stored = kept_paths(at, removed, place)
                 kept = next((item for item in stored if len(_parts(at, item.path, item.spot)) > 1), None)
                 found.append(_Removal(call, place, way, kept))
-    return found[0] if len(found) == 1 and (found[0].way.guard is None or rank_of(at) not in (None, 0)) else None
+    if len(found) != 1 or (found[0].way.guard is not None and rank_of(at) is None):
+        return None
+    return msgspec.structs.replace(found[0], way=_as_own(at, found[0].way))
+
+
+def _as_own(at: FailingLine, way: _Way) -> _Way:
+    """Without the `if` by which one rank alone comes there, on that rank."""
+    if way.guard is None or rank_of(at) not in (0, one_rank_number(way.guard[1].test)):
+        return way
+    own = one_rank_number(way.guard[1].test) in (None, rank_of(at))
+    return msgspec.structs.replace(way, guard=None) if own else way
 
 
 def _removed_path(call: ast.Call) -> ast.expr | None:
@@ -163,6 +174,28 @@ def _kept_parts(at: FailingLine, node: ast.expr, spot: Spot) -> Iterator[tuple[s
         parts = _parts(at, item.path, item.spot)
         if len(parts) > 1:
             yield parts
+
+
+def _set_parts(at: FailingLine, node: ast.expr) -> Iterator[tuple[str, ...]]:
+    """Of an attribute: the paths that the program sets it to, where the source shows more than a name."""
+    if not isinstance(node, ast.Attribute):
+        return
+    for file, tree in at.files.items():
+        for item in (part for part in nodes_of(tree) if isinstance(part, ast.Assign)):
+            for target, value in _pairs(item):
+                if isinstance(target, ast.Attribute) and target.attr == node.attr:
+                    parts = _parts(at, value, Spot(file, tree, scope_of(tree, item.lineno), item.lineno))
+                    if len(parts) > 1:
+                        yield parts
+
+
+def _pairs(item: ast.Assign) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """Each target and its value, also of `a, b = one, two`."""
+    for target in item.targets:
+        if isinstance(target, ast.Tuple) and isinstance(item.value, ast.Tuple):
+            yield from zip(target.elts, item.value.elts, strict=False)
+        else:
+            yield target, item.value
 
 
 def _targets(at: FailingLine, node: ast.expr, spot: Spot) -> Iterator[tuple[str, ...]]:

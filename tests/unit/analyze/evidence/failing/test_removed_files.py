@@ -98,9 +98,8 @@ open(run / f'step_{1 + 2}.pt')
         (cached("name = name.replace('a', 'b')"), 1),  # a text
         (cached(call="pass", after="cache.evict(rank)"), 1),  # it comes after the line
         (cached(call="pass"), 1),  # nothing calls it
-        (cached(), 0),  # this rank itself
     ],
-    ids=["temporary", "folder", "list", "text", "after", "uncalled", "itself"],
+    ids=["temporary", "folder", "list", "text", "after", "uncalled"],
 )
 def test_other_removals_are_not_named(source: str, rank: int, tmp_path: Path) -> None:
     """The look-alikes."""
@@ -186,3 +185,27 @@ def test_what_is_the_same_on_all_ranks_is_not_told_as_their_own(how: dict[str, s
 def test_other_files_and_lists_are_not_what_it_removes(how: dict[str, str], part: str, tmp_path: Path) -> None:
     found = said(tmp_path, keeping(**how), IN_MAIN, 1, part)
     assert found.subject is None or "os.remove(old)" not in found.subject
+
+
+def test_rank_that_removed_its_own_best_file(tmp_path: Path) -> None:
+    """Rank 0 comes to that line itself; the path is one of two attributes that are set together."""
+    source = """import glob, os, torch
+class Keeper:
+    def __init__(self, folder):
+        self.folder, self.best, self.best_path = folder, 9, None
+    def offer(self, loss, rank):
+        path = os.path.join(self.folder, f"step{loss:04d}.pt")
+        if rank == 0:
+            for old in sorted(glob.glob(os.path.join(self.folder, "step*.pt")))[:-2]:
+                os.remove(old)
+        self.best, self.best_path = loss, path
+keeper = Keeper("/x/run")
+for loss in range(3):
+    keeper.offer(loss, 0)
+torch.load(keeper.best_path)
+"""
+    found = said(tmp_path, source, [("<module>", 14)], 0, "step0001.pt")
+    assert found.subject == "line 9 (`os.remove(old)`) removes files of that folder"
+    assert found.words is not None and "See whether it had removed this one" in found.words
+    other = said(tmp_path, source, [("<module>", 14)], 1, "step0001.pt")
+    assert other.subject is not None and "rank 0 alone comes there" in other.subject
