@@ -6,8 +6,10 @@ import ast
 import re
 
 from pytracer._patterns import Pattern
+from pytracer.analyze.evidence.slicing.own_values import OF_TIME
 from pytracer.analyze.evidence.syntax.bindings import bound_value
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.imports import imported_as
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import Scope, scope_of
@@ -18,6 +20,10 @@ SAME = Pattern(r"is_initialized|is_available|world_?size|__name__", re.IGNORECAS
 _SEEDS = (
     "it draws from a generator of each rank's own: give it the same seed on all ranks, one of its own if the data "
     "needs different ones, or broadcast what is drawn."
+)
+_TIMES = (
+    "each rank reads its own clock (`{0}`), and may pass that limit in another round: let one rank decide and "
+    "broadcast it, or go by the number of steps, which is the same on all ranks."
 )
 EMPTY = (
     "a rank with nothing in it leaves out what the others wait for. Let it take part, too, with an empty or neutral "
@@ -37,7 +43,22 @@ def change_of_test(decides: ast.If, tree: ast.Module) -> str:
         return EMPTY
     if DRAWN.search(ast.unparse(decides.test)) is not None:
         return _SEEDS
+    clock = _clock_of(decides, tree)
+    if clock is not None:
+        return _TIMES.format(clock)
     return EMPTY if any(_asks_if_empty(item) for item in nodes_of(decides.test)) else DECIDE
+
+
+def _clock_of(decides: ast.If, tree: ast.Module) -> str | None:
+    """`time.monotonic()`, which the condition asks itself or by a variable that is made above."""
+    scope = scope_of(tree, decides.lineno)
+    names = {item.id for item in nodes_of(decides.test) if isinstance(item, ast.Name)}
+    bound = [item[1] for name in names if (item := bound_value(scope, name, decides.lineno)) is not None]
+    for node in (decides.test, *(item for item in bound if item is not None)):
+        for call in (item for item in nodes_of(node) if isinstance(item, ast.Call)):
+            if imported_as(tree, call.func) in OF_TIME:
+                return ast.unparse(call)
+    return None
 
 
 def _is_no_list(test: ast.expr, scope: Scope, line: int) -> bool:

@@ -106,6 +106,7 @@ from pytracer.analyze.evidence.failing.stored.opened import (
 from pytracer.analyze.evidence.failing.stored.optimizer_states import unmade_state
 from pytracer.analyze.evidence.failing.stored.other_folders import in_other_folder, other_folder_subject
 from pytracer.analyze.evidence.failing.stored.other_kinds import other_kind, other_kind_subject
+from pytracer.analyze.evidence.failing.stored.own_paths import own_path_of_rank, own_path_subject
 from pytracer.analyze.evidence.failing.stored.pickled import not_picklable
 from pytracer.analyze.evidence.failing.stored.plain_states import plain_state, plain_subject
 from pytracer.analyze.evidence.failing.stored.removed_files import removed_file, removed_subject
@@ -232,6 +233,7 @@ KINDS = (
     Kind(uneven_share, (uneven_subject,)),
     Kind(mesh_too_large),
     Kind(differing_model, (model_subject,)),
+    Kind(own_path_of_rank, (own_path_subject,)),
     Kind(made_by_one, (made_by_one_subject,)),
     Kind(ready_twice, (ready_twice_subject,)),
     Kind(unprepared_reducer, (unprepared_subject,), behind=unprepared_behind),

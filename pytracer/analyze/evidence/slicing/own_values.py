@@ -46,7 +46,7 @@ _OF_PROCESS = frozenset(
     | {"tempfile.mkdtemp", "tempfile.mkstemp", "tempfile.mktemp", "tempfile.TemporaryDirectory"}
     | {"tempfile.NamedTemporaryFile"}
 )
-_OF_TIME = frozenset(
+OF_TIME = frozenset(
     {"time.time", "time.time_ns", "time.monotonic", "time.perf_counter", "time.strftime", "time.ctime"}
     | {"datetime.datetime.now", "datetime.datetime.today", "datetime.datetime.utcnow", "datetime.now"}
 )
@@ -180,7 +180,7 @@ class OwnValues:
         change = "make it on rank 0, and broadcast it (broadcast_object_list)"
         if name in _OF_PROCESS:
             return OwnValue(call, spot, f"{where} gives each process another one", change, sure=True)
-        if name in _OF_TIME:
+        if name in OF_TIME:
             return OwnValue(call, spot, f"{where} takes the time of each process", change, sure=False)
         return None
 
