@@ -10,6 +10,7 @@ from pytracer._text import list_words
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.usage.untaken import untaken
+from pytracer.analyze.evidence.failing.usage.wrapped_models import model_without
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.bindings import attribute_settings
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
@@ -148,10 +149,13 @@ def _only_below(at: FailingLine, method: ast.FunctionDef, name: str) -> str:
 def _of_wrapper(at: FailingLine, kind: str, name: str) -> str | None:
     """An attribute of the model inside."""
     inside = [item for item in nodes_of(at.statement or ast.Pass()) if isinstance(item, ast.Attribute)]
-    owners = {source(item.value) for item in inside if item.attr == name}
+    owners = {source(item.value): item.value for item in inside if item.attr == name}
     if len(owners) != 1:
         return None
-    owner = owners.pop()
+    ((owner, node),) = owners.items()
+    without = model_without(at, kind, node, name, _WRAPPERS[kind])
+    if without is not None:
+        return without
     parts = [item for tree in at.files.values() for item in nodes_of(tree)]
     defined = {item.name for item in parts if isinstance(item, ast.FunctionDef)}
     defined |= {item.attr for item in parts if isinstance(item, ast.Attribute) and isinstance(item.ctx, ast.Store)}
