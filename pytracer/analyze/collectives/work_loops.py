@@ -68,3 +68,13 @@ def endless_loop(view: ProcessView) -> tuple[Reason, str] | None:
         return None
     found = loop_reason(view)
     return found if found is not None and not found[0].by_others else None
+
+
+def standing_while(view: ProcessView) -> str | None:
+    """`` `while len(kept) > limit` (line 11) ``, the innermost loop around the last line of the program."""
+    frame = next((item for item in view.python_stack or [] if not is_library_file(item.file)), None)
+    tree = syntax_tree(view.process.snapshot, frame) if frame is not None else None
+    loops = loops_around(tree, frame.line) if tree is not None and frame is not None and frame.line is not None else []
+    if frame is None or not loops or not isinstance(loops[-1], ast.While):
+        return None
+    return f"{head_words(view.process.snapshot, frame, loops[-1])} (line {loops[-1].lineno})"

@@ -52,7 +52,7 @@ from pytracer.analyze.collectives.rank_branches import branch_advice, branch_at_
 from pytracer.analyze.collectives.served_locks import served_lock
 from pytracer.analyze.collectives.time_limits import time_limit
 from pytracer.analyze.collectives.unreceived_sends import UnreceivedSend, lost_message
-from pytracer.analyze.collectives.work_loops import endless_loop, work_loop
+from pytracer.analyze.collectives.work_loops import endless_loop, standing_while, work_loop
 from pytracer.analyze.deaths.attribution import symptom_evidence, views_of
 from pytracer.analyze.evidence.exceptions.handled import handled_at_end
 from pytracer.analyze.evidence.exceptions.loaders import loading_words, slow_worker
@@ -284,13 +284,16 @@ def _late_advice(job: JobView, item: Absence, frame: PythonFrame, ranks: str) ->
     longer = f"If {f'the {works.short}' if works is not None else 'it'} may take longer"
     if works is not None and not view.process.snapshot.collectives:
         raised = f"do that work before the job, in a program of its own, or {raised}"
+    endless = endless_loop(view) if works is None else None
     if below is not None:
         until = f" until their time-out of {limit.time}" if limit.time is not None else ""
-        return (
-            f"{below.words}: the others waited for what {ranks} did there{until}. {longer}, {raised}; else see what is "
-            f"slow at line {frame.line} in {frame.function}."
-        )
-    endless = endless_loop(view) if works is None else None
+        waited = f"{below.words}: the others waited for what {ranks} did there{until}."
+        if endless is not None:
+            return f"{waited} {endless[0].advice} If it only takes long, {raised}."
+        loop = standing_while(view)
+        if loop is not None:
+            return f"{waited} See whether {loop} ever ends: print what it asks. If it only takes long, {raised}."
+        return f"{waited} {longer}, {raised}; else see what is slow at line {frame.line} in {frame.function}."
     if endless is not None:
         return f"{endless[0].advice} If it only takes long, {raised}."
     common, running = _at_work(job, item) if works is None else (None, None)

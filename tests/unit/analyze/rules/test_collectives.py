@@ -400,6 +400,18 @@ def test_late_rank_is_named_with_what_it_did(stack: list[Frame], native: str, wo
     assert summary(build_report(replace(loaded, processes=processes))).endswith(f"; when it ended, {words}")
 
 
+def test_while_loop_of_the_rank_that_works_alone_is_looked_at_before_the_time_out(run: Path) -> None:
+    """It may never end: a larger time-out helps only if it does."""
+    loop = "while len(kept) > limit:\n            kept.remove(pick(kept))"
+    program = program_in(run, f"def prepare(kept, limit):\n    if rank == 1:\n        {loop}\n    barrier()\n")
+    job = late()
+    stack = [("prepare", str(program), 4)]
+    job.boxes[1].at(7900).signal_seen(15, 99).crash(0, code=0, state=EXIT, python=stack, native=[(s.PYTHON, 0x1000)])
+    told = advice(build_report(job.job(run)))
+    assert "See whether `while len(kept) > limit` (line 3) ever ends" in told
+    assert told.index("ever ends") < told.index("a larger timeout=")
+
+
 @pytest.mark.parametrize("test", ["rank == 1", "not os.path.exists(path)"])
 def test_late_rank_below_a_branch_on_the_rank_had_work_of_its_own(test: str, run: Path) -> None:
     """The branch and the others' time-out are told; another branch may be one that all ranks came to."""

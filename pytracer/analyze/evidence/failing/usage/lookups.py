@@ -10,7 +10,7 @@ from pytracer._text import list_words
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.usage.untaken import untaken
-from pytracer.analyze.evidence.failing.usage.wrapped_models import model_without
+from pytracer.analyze.evidence.failing.usage.wrapped_models import model_without, no_wrapper
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.bindings import attribute_settings
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
@@ -60,6 +60,9 @@ def missing_attribute(at: FailingLine) -> str | None:
             f"{kind} sets `{name}` only in {method}() ({at.here(line)}), which has not run for this object: call it "
             "before, or set it in __init__."
         )
+    bare = no_wrapper(at, kind, name)
+    if bare is not None:
+        return bare
     near = next((item for item in at.near if item.of == kind and item.names), None)
     like = (near.names or [])[0] if near is not None else _nearest(name, settings)
     if like == name:

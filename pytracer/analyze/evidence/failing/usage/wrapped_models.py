@@ -1,4 +1,4 @@
-"""An attribute that neither a wrapper such as DistributedDataParallel nor the model that it wraps has."""
+"""An attribute that neither a wrapper such as DistributedDataParallel nor its model has, and `.module` without one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from pytracer.analyze.evidence.syntax.scopes import class_named
 
 _PLAIN = frozenset({"Module", "nn.Module", "torch.nn.Module"})
 _DYNAMIC = frozenset({"__getattr__", "__getattribute__"})
+_BY_MODULE = frozenset({"DistributedDataParallel", "DDP", "DataParallel", "DP"})
 _SETS = frozenset({"setattr", "add_module", "register_module", "register_buffer", "register_parameter"})
+_SAME = frozenset({"to", "cuda", "cpu", "train", "eval", "float", "half", "double", "requires_grad_"})
 _MOST_NAMES = 6
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -58,10 +60,32 @@ def _model(at: FailingLine, owner: ast.expr, kind: str) -> ast.ClassDef | None:
     call = found.node if found is not None else None
     if found is None or not isinstance(call, ast.Call) or not call.args or called_name(call) not in (kind, "DDP", "DP"):
         return None
-    made = at.slice.made(call.args[0], found.spot, calls=False).node
-    while isinstance(made, ast.Call) and called_name(made) in ("to", "cuda", "cpu", "train", "eval", "float", "half"):
-        made = made.func.value if isinstance(made.func, ast.Attribute) else made.args[0]
+    inside = at.slice.made(call.args[0], found.spot, calls=False)
+    while isinstance(inside.node, ast.Call) and called_name(inside.node) in _SAME:
+        if not isinstance(inside.node.func, ast.Attribute):
+            return None
+        inside = at.slice.made(inside.node.func.value, inside.spot, calls=False)
+    made = inside.node
     name = called_name(made) if isinstance(made, ast.Call) else None
     model = class_named(at.tree, name) if name is not None else None
     plain = model is not None and [ast.unparse(base) in _PLAIN for base in model.bases] == [True]
     return model if plain else None
+
+
+def no_wrapper(at: FailingLine, kind: str, name: str) -> str | None:
+    """`.module` of a model that is not wrapped here."""
+    parts = [item for item in nodes_of(at.statement or ast.Pass()) if isinstance(item, ast.Attribute)]
+    owners = {ast.unparse(item.value) for item in parts if item.attr == name}
+    named = {part for tree in at.files.values() for part in map(_name, nodes_of(tree)) if part in _BY_MODULE}
+    if name != "module" or len(owners) != 1 or not named or any(item.attr == name for item in _stored(at)):
+        return None
+    owner, wrapper = owners.pop(), "DataParallel" if named <= {"DataParallel", "DP"} else "DistributedDataParallel"
+    return (
+        f"`{owner}` is a {kind} that is not wrapped{at.came(owner)}: only {wrapper} has `.module`. Leave it out at "
+        f"line {at.line}, or where only some runs wrap the model, take it where there is one: "
+        f"`getattr({owner}, 'module', {owner})`."
+    )
+
+
+def _name(node: ast.AST) -> str | None:
+    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else None
