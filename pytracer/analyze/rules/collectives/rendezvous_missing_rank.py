@@ -22,6 +22,7 @@ import msgspec
 from pytracer._library_files import is_library_file
 from pytracer._text import capital, count_words, span_words, time_words
 from pytracer.analyze.collectives.absent_ranks import at_its_end
+from pytracer.analyze.collectives.left_unjoined import left_unjoined
 from pytracer.analyze.collectives.matching import STOOD_NS
 from pytracer.analyze.collectives.rendezvous import Join, find_mismatch, is_loopback, met_with, open_joins
 from pytracer.analyze.collectives.world_size import spawned, world_size_source
@@ -143,18 +144,19 @@ def _describe_missing(job: JobView, join: Join, missing: tuple[int, ...]) -> Des
     made = f" is {source}, here {size}" if source is not None else f" is {size}"
     starts = f"; line {started[0]} starts nprocs=`{started[1]}`" if started is not None else ""
     local = is_loopback(join.data.master_addr)
+    left = left_unjoined(job, join, len(missing), _size_name(join))
+    waited = (
+        f"{capital(span_words(ranks))} waited {time_words(join.waited_ns)} in init_process_group(){at} for a job of"
+    )
+    called = f"{given}{size}; {count_words(count, 'process')} called init_process_group()"
+    evidence = [Evidence("rank-state", called, ranks=ranks, count=size), *symptom_evidence(job)]
+    if left is not None:
+        return Description(
+            f"{waited} for a job of {size} ranks, and {left.subject}.", evidence, left.advice, has_place=True
+        )
     return Description(
-        f"{capital(span_words(ranks))} waited {time_words(join.waited_ns)} in init_process_group(){at} for a job of "
-        f"{size} ranks{what}{by}, and no process of {span_words(missing)} was recorded.",
-        [
-            Evidence(
-                "rank-state",
-                f"{given}{size}; {count_words(count, 'process')} called init_process_group()",
-                ranks=ranks,
-                count=size,
-            ),
-            *symptom_evidence(job),
-        ],
+        f"{waited} for a job of {size} ranks{what}{by}, and no process of {span_words(missing)} was recorded.",
+        evidence,
         f"{_size_name(join)}{made}{starts}, and {count_words(count, 'process')} called it: start as many processes "
         "(mp.spawn(nprocs=...), torchrun, one srun task for each), or make "
         f"{given.rstrip('=')} the number of those that are started. If {span_words(missing)} "

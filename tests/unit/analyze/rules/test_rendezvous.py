@@ -272,6 +272,18 @@ def test_ranks_that_were_never_started_are_named(run: Path) -> None:
     assert "WORLD_SIZE is 3, and 2 processes called it: start as many processes" in advice(report)
 
 
+@pytest.mark.parametrize(("code", "parent", "told"), [(0, 100, True), (1, 100, False), (0, 7, False)])
+def test_process_that_left_before_it_joined_is_not_looked_for_elsewhere(
+    code: int, parent: int, told: bool, run: Path
+) -> None:
+    """It was started, and ended in order; one that failed, or of another parent, is no such rank."""
+    gone = Box(pid=140, ppid=parent).at(5).versions(torch="2.13.0+cpu").at(900).exit(code)
+    report = two_of(run, 3, gone)
+    words = "and 1 process beside it (140) had ended with status 0 without that call"
+    assert (words in (summary(report) or "")) == told
+    assert not (told and "start as many processes" in (advice(report) or ""))
+
+
 @pytest.mark.parametrize(("address", "local"), [("127.0.0.1", True), ("localhost", True), ("10.0.0.7", False)])
 def test_other_hosts_cannot_come_to_a_loopback_address(address: str, local: bool, run: Path) -> None:
     """Then their recordings are not what is missing."""
