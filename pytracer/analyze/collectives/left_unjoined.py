@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from pytracer._library_files import is_library_file
-from pytracer._text import count_words
+from pytracer._text import capital, count_words
 from pytracer.analyze.collectives.rendezvous import Join
 from pytracer.analyze.evidence.syntax.leaving import obstacles
 from pytracer.analyze.kin import are_siblings, is_server
@@ -38,8 +38,7 @@ def left_unjoined(job: JobView, join: Join, missing: int, size_name: str) -> Lef
     who = f"{count_words(len(found), 'process')} beside it ({pids}) had ended with status 0 without that call"
     return LeftUnjoined(
         who,
-        f"{who[0].upper()}{who[1:]}: {_way(join)} Let each process that {size_name} counts call it, or count only those "
-        "that do.",
+        f"{capital(who)}: {_way(join)} Let each process that {size_name} counts call it, or count only those that do.",
     )
 
 

@@ -119,8 +119,8 @@ def _removal(at: FailingLine) -> _Removal | None:
     if path is None or folder is None or os.path.basename(path) != part:  # a folder above it is missing
         return None
     opened = [item for item, writes in paths_of(at.node) if not writes]
-    ways = ((_parts(at, item, spot), *_kept_parts(at, item, spot), *_set_parts(at, item)) for item in opened)
-    read = [parts for item in ways for parts in item if parts]
+    known = ((_parts(at, item, spot), *_kept_parts(at, item, spot), *_set_parts(at, item)) for item in opened)
+    read = [parts for item in known for parts in item if parts]
     found: list[_Removal] = []
     for file, tree in at.files.items() if read else ():
         for call in (item for item in nodes_of(tree) if isinstance(item, ast.Call)):
