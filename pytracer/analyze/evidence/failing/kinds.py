@@ -26,6 +26,7 @@ from pytracer.analyze.evidence.failing.data.empty_batches import empty_batch
 from pytracer.analyze.evidence.failing.data.first_items import no_first_item
 from pytracer.analyze.evidence.failing.data.loader_items import batch_of_none, parts_of_a_batch
 from pytracer.analyze.evidence.failing.data.loaders import last_batch_of_one, one_sample_subject, smaller_last_batch
+from pytracer.analyze.evidence.failing.data.lone_samples import lone_sample
 from pytracer.analyze.evidence.failing.data.loops import changed_in_loop, stacked_list
 from pytracer.analyze.evidence.failing.data.none_samples import none_sample, none_subject
 from pytracer.analyze.evidence.failing.data.numbered_keys import numbered_key
@@ -178,7 +179,7 @@ from pytracer.analyze.evidence.failing.usage.optimizer_numbers import optimizer_
 from pytracer.analyze.evidence.failing.usage.order import called_in_order, order_subject
 from pytracer.analyze.evidence.failing.usage.recursions import repeated_calls
 from pytracer.analyze.evidence.failing.usage.replaced_functions import replaced_function, replaced_subject
-from pytracer.analyze.evidence.failing.usage.scaler_updates import missing_update, unscaled_each_batch
+from pytracer.analyze.evidence.failing.usage.scaler_updates import missing_update, unscaled_each_batch, unscaled_twice
 from pytracer.analyze.evidence.failing.usage.schedules import schedule_subject, schedule_too_short
 from pytracer.analyze.evidence.failing.usage.settings import refused_setting, text_subject
 from pytracer.analyze.evidence.failing.usage.skipped import skipped_call, skipped_subject
@@ -329,6 +330,7 @@ KINDS = (
     Kind(nothing_left),
     Kind(copied_result, (copied_subject,)),
     Kind(missing_update),
+    Kind(unscaled_twice),
     Kind(unscaled_each_batch),
     Kind(called_in_order, (order_subject,)),
     Kind(plain_layers),
@@ -350,6 +352,7 @@ KINDS = (
     Kind(index_of_list),
     Kind(last_batch_of_one, (one_sample_subject,)),
     Kind(one_row_of_several),
+    Kind(lone_sample),
     Kind(smaller_last_batch),
     Kind(changed_in_loop),
     Kind(uneven_micro_batches, (micro_batch_subject,)),

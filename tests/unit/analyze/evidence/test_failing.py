@@ -238,9 +238,9 @@ SUBJECTS = [
     (  # all batches are of one
         (
             "from torch.utils.data import DataLoader, TensorDataset\nnorm = nn.BatchNorm1d(3)\n"
-            "for x, in DataLoader(TensorDataset(torch.ones(9, 3)), batch_size=1):\n    norm(x)\n"
+            "loader = DataLoader(TensorDataset(torch.ones(9, 3)), batch_size=1)\nfor x, in loader:\n    norm(x)\n"
         ),
-        None,
+        "`loader` has batch_size=1",
     ),
     ('{"lr": "1e-4"}["rate"]\n', None),
     ('rows = [1, "7"]\nsum(rows, "7")\n', None),

@@ -15,6 +15,7 @@ from pytracer.analyze.evidence.failing.autograd.forward_lines import (
     forward_lines,
     given,
 )
+from pytracer.analyze.evidence.failing.autograd.in_place import may_change
 from pytracer.analyze.evidence.failing.autograd.optimizer_steps import is_of_other_branch
 from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
@@ -121,7 +122,7 @@ def changed_weight(at: FailingLine) -> str | None:
     if step is not None:
         return _before(at, step, f"{changes} if it ran" if _is_conditional(at, step) else changes)
     later = _in_round_before(at, optimizer)
-    if later is None:
+    if later is None or may_change(at):  # in_place.py tells of those
         return None
     return (
         f"Line {later} runs {changes}, and this backward() goes through a graph of a round before it, which needs the "

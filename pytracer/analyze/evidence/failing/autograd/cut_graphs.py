@@ -32,6 +32,11 @@ _THRESHOLD = Pattern(
 )
 _MODE = Pattern(r"set_grad_enabled\((?!(?:mode=)?True)")
 _METRICS = Pattern(r"Acc(?:uracy)?\b|Metric|IoU|F1|Precision|Recall|Predict")
+_INSTEAD = {
+    "torch.tensor(": "torch.tensor() copies the numbers only: torch.stack() of the tensors, or their sum, has a graph",
+    "argmax(": "argmax() has no gradient: compute the loss from the scores, or from their softmax()",
+    ".item()": "A number of Python has no graph: leave out .item() in what the loss is made of",
+}
 _MOST = 2
 
 
@@ -191,13 +196,16 @@ def _cutting_lines(at: FailingLine, loss: str) -> str | None:
             if CUTS.search(ast.unparse(by)):
                 found[by.lineno] = f"{at.here(by.lineno)} (`@{source(by)}` of {item.name}())"  # type: ignore[attr-defined]
     lines = [found[number] for number in sorted(found)]
+    if any(map(_SOME_TRAINED.match, at.values.values())):
+        lines = [text for text in lines if "requires_grad" not in text]  # these leave others their graph
     if not lines or len(lines) > _MOST:
         return None
-    if all("requires_grad" in text for text in lines) and any(map(_SOME_TRAINED.match, at.values.values())):
-        return None  # these leave others their graph
+    came = at.came(loss) if len(found) > 1 or f"({at.here(min(found))}:" not in at.came(loss) else ""
+    frozen = ", or leave some parameters trainable" if any("requires_grad" in text for text in lines) else ""
+    instead = next((words for part, words in _INSTEAD.items() if len(lines) == 1 and part in lines[0]), None)
     return (
-        f"`{loss}`{at.came(loss)} has no graph, which {' or '.join(lines)} on the way to it can cut. Keep it out of "
-        "the way from the parameters to the loss, or leave some parameters trainable."
+        f"`{loss}`{came} has no graph, which {' or '.join(lines)} on the way to it can cut. "
+        f"{instead or f'Keep it out of the way from the parameters to the loss{frozen}'}."
     )
 
 

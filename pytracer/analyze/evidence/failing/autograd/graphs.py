@@ -21,6 +21,7 @@ from pytracer.analyze.evidence.failing.autograd.graph_lines import (
 )
 from pytracer.analyze.evidence.failing.autograd.in_place import IN_PLACE, changed_in_place
 from pytracer.analyze.evidence.failing.autograd.kept_lists import kept_list
+from pytracer.analyze.evidence.failing.autograd.made_once import made_once
 from pytracer.analyze.evidence.failing.autograd.prepared_graphs import prepared_graph
 from pytracer.analyze.evidence.failing.autograd.shared_graphs import shared_graph
 from pytracer.analyze.evidence.failing.expressions import source
@@ -69,7 +70,7 @@ def _of_object_or_data(at: FailingLine) -> tuple[str | None, str | None]:
     kept = carried_by_object(at)
     if kept is not None:
         return kept
-    for known in (cached_graph, looped_losses, kept_list):
+    for known in (made_once, cached_graph, looped_losses, kept_list):
         found = known(at)
         if found[0] is not None:
             return found

@@ -44,6 +44,13 @@ def copied_result(at: FailingLine) -> str | None:
         return None
     name, kind, stored = found
     call = at.only(ast.Call)
+    made = None if stored is not None else _made_first(at, name, kind)
+    if made is not None:
+        return (
+            f"`{name}` of {kind} ({made}) is the result of an operation, with its graph, and only parameters and plain "
+            "tensors can be copied. Compute it in forward() (or as a property), so that it follows the parameters that "
+            "it is made of; where it shall not be trained, `.detach()` it there."
+        )
     copied = f"`{short(ast.unparse(call))}`" if call is not None else f"Line {at.line}"
     by = f" ({stored.words(at)})" if stored is not None else ""
     read = _read_at(at, stored) if stored is not None else None
@@ -81,6 +88,21 @@ def _copied(at: FailingLine) -> tuple[str, str, Stored | None] | None:
         kind = owners.pop()
     chosen = own or (found if kind in {item.owner.name for item in found} else [])
     return name, kind, chosen[0] if len(chosen) == 1 else None
+
+
+def _made_first(at: FailingLine, name: str, kind: str) -> str | None:
+    """The one line of __init__() that sets it: `` line 12: `self.scaled = base * 0.02` ``."""
+    found = [
+        f"{at.in_file(file, item.lineno)}: `{short(ast.unparse(item))}`"
+        for file, tree in at.files.items()
+        for owner in nodes_of(tree)
+        if isinstance(owner, ast.ClassDef) and owner.name == kind
+        for method in methods_of(owner)
+        if method.name == "__init__"
+        for item in own_nodes(method)
+        if isinstance(item, ast.Assign) and attribute_of(item) == name
+    ]
+    return found[0] if len(found) == 1 else None
 
 
 def _read_at(at: FailingLine, stored: Stored) -> int | None:

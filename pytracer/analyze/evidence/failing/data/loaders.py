@@ -216,6 +216,11 @@ def _set(made: _Call | None, *, small: bool = False) -> str:
     return f"{'set' if small else 'Set'} drop_last=True in the DataLoader{where}, or another batch_size"
 
 
+def looped_loaders(at: FailingLine) -> Iterator[tuple[str, str]]:
+    """Those of the loops around the lines of the stack, by name, as recorded."""
+    yield from ((item.name, item.value) for item in _looped(at))
+
+
 def full_batch(at: FailingLine, full: int, size: int) -> str | None:
     """Of a rank whose batch is a full one, where that of another rank has so many."""
     for loop in _looped(at):

@@ -25,6 +25,7 @@ _TARGET = Pattern(r"expected target dtype to be Long or Byte, but got (\w+)|expe
 _EXPECTED = Pattern(r"expected scalar type (\w+) but found (\w+)|Found dtype (\w+) but expected (\w+)")
 _PUT = Pattern(r"Index put requires .* got (\w+) for the destination and (\w+) for the source")
 _SOFT = Pattern(r"floating point type for target with class probabilities, got (\w+)")
+_SPAN = Pattern(r", -?\d+\.\.(-?\d+)$")
 _KERNEL = Pattern(r"not implemented for '(\w+)'")
 
 
@@ -103,16 +104,37 @@ def _is_asked_elsewhere(at: FailingLine, call: ast.Call, dtype: str, method: str
 
 
 def _soft_target(at: FailingLine, found: str) -> str | None:
-    """Class numbers have no dimension of classes."""
+    """Class numbers have no dimension of classes; where the target has none, the output has lost its own."""
     names = _with(at, found)
     shape = at.shape(names[0]) if len(names) == 1 else None
     if shape is None:
         return None
     name = names[0]
+    has = f"`{name}` {shape.words}{whence(at, name)} is {found}"
+    output = at.passed("the output")
+    if len(shape.sizes) == 1 or _beyond_one(at, name):
+        return (
+            f"`{output}` has the shape of `{name}` {shape.words}{whence(at, name)}, which has class numbers ({found}): "
+            "the output lacks its dimension of classes. Give the last layer one output for each class, and leave out "
+            "what takes that dimension away (squeeze(), an index, a mean); of one output for yes or no use "
+            f"BCEWithLogitsLoss with `{name}.float()`."
+        )
+    if "one_hot" in whence(at, name):
+        return (
+            f"{has} and has a dimension of classes, which only probabilities have: pass `{name}.float()`, or the class "
+            "numbers before one_hot()."
+        )
     return (
-        f"`{name}` {shape.words}{whence(at, name)} is {found} and has a dimension of classes, which only probabilities "
-        f"have: pass `{name}.float()`, or class numbers without that dimension (no one_hot, no last dimension of 1)."
+        f"{has} and has the shape of the output, as only probabilities have: pass `{name}.float()` if it has a "
+        "dimension of classes (one_hot), or the class numbers before that. If it has class numbers, the output has "
+        "lost its dimension of classes (squeeze(), an index)."
     )
+
+
+def _beyond_one(at: FailingLine, name: str) -> bool:
+    """Whether its numbers go beyond those of one-hot rows."""
+    found = _SPAN.search(at.values.get(name, ""))
+    return found is not None and int(found[1]) > 1
 
 
 def _assigned_of_another(at: FailingLine, wanted: str, found: str) -> str | None:

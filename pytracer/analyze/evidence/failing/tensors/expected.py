@@ -10,6 +10,7 @@ from pytracer.analyze.evidence.failing.data.loaders import last_batch
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.recorded import Shape
 from pytracer.analyze.evidence.failing.usage.settings import set_by, whence
+from pytracer.analyze.evidence.syntax.calls import keyword_value
 from pytracer.analyze.evidence.syntax.names import variable
 
 _SHAPES = Pattern(r"[Ee]xpected.*?[\[(]((?:\d+, )+\d+)[\])].*?got.*?[\[(]((?:\d+, )+\d+)[\])]", re.DOTALL)
@@ -20,6 +21,8 @@ _TWO_NUMBERS = Pattern(
 _NORMALIZED = Pattern(r"normalized_shape=\[(\d+)\], .* input of size\s*\[([\d, ]+)\]")
 _LAST = Pattern(r"input\.size\(-1\) must be equal to input_size\. Expected (\d+), got (\d+)")
 _STATE = Pattern(r"For (?:un)?batched (\d)-D input, hx should also be \d-D but got (\d)-D tensor")
+_RECURRENT = ("LSTM", "GRU", "RNN")
+_SEQUENCES = 3
 _DIMENSIONS = Pattern(r"[Ii]ndex tensor must have the same number of dimensions as (?:input|self) tensor")
 
 
@@ -80,6 +83,9 @@ def _by_one(at: FailingLine, wanted: int, got: int, place: int) -> str | None:
     if owner is None:
         return None
     name, where = owner
+    batch_first = _batch_first(at, name, got) if where == 1 else None
+    if batch_first is not None:
+        return batch_first
     held = [item for item in _arguments(at) if (first := at.shape(f"{item}[0]")) is not None and got in first.sizes]
     if len(held) == 1:
         shape = at.shape(f"{held[0]}[0]")
@@ -96,6 +102,21 @@ def _by_one(at: FailingLine, wanted: int, got: int, place: int) -> str | None:
     return (
         f"Dimension {place} must be {wanted}, as dimension {where} of `{name}` {at.shapes[name].words}, and is {got}: "
         f"it was made for another size, such as that of a full batch. Make it from `{name}.size({where})`.{suspect}"
+    )
+
+
+def _batch_first(at: FailingLine, name: str, got: int) -> str | None:
+    """A state that was made for the first dimension of the input, where the layer takes the batch in the second."""
+    layer, shape = at.layer, at.shapes[name]
+    made = at.made(layer.name) if layer is not None else None
+    if layer is None or layer.kind not in _RECURRENT or shape.sizes[0] != got or len(shape.sizes) != _SEQUENCES:
+        return None
+    if made is None or not isinstance(made.node, ast.Call) or keyword_value(made.node, "batch_first") is not None:
+        return None
+    return (
+        f"`{layer.name}`{at.came(layer.name)} takes the batch in dimension 1, which is {shape.sizes[1]} in `{name}` "
+        f"{shape.words}, and the state was made for {got}, its dimension 0. If `{name}` is [batch, steps, features], "
+        f"pass batch_first=True to the {layer.kind}; else make the state for `{name}.size(1)`."
     )
 
 

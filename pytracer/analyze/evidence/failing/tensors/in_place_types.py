@@ -48,7 +48,7 @@ def cannot_hold(at: FailingLine) -> str | None:
     start = f"`{name}`{whence(at, base)} is {shape.dtype} and cannot hold the {result} that `{written.by}` makes"
     odd = [(item, *found) for item in written.others if (found := _floating(at, item)) is not None]
     away = f"convert `{name}` before (`.float()`)" if isinstance(written.held, ast.Subscript) else written.instead
-    if not odd and written.divides and all(_is_whole(at, item) for item in written.others):
+    if written.divides:
         floor = "`//=`" if written.by == "/=" else "`rounding_mode='floor'`"
         return f"{start}, as true division makes a float: use {floor} for whole numbers; for fractions {away}."
     if len(odd) != 1 or any(_hides(item) for item in written.others if item is not odd[0][0]):

@@ -16,6 +16,8 @@ from pytracer.analyze.evidence.failing.tensors.chosen_rows import chosen_row
 from pytracer.analyze.evidence.failing.tensors.drawn_indices import drawn_index
 from pytracer.analyze.evidence.failing.tensors.grown_tables import grown_table
 from pytracer.analyze.evidence.failing.tensors.labels import label_beyond
+from pytracer.analyze.evidence.failing.tensors.negative_rows import negative_row
+from pytracer.analyze.evidence.failing.tensors.other_tables import other_table
 from pytracer.analyze.evidence.failing.tensors.positions import too_many_places
 from pytracer.analyze.evidence.failing.usage.settings import by_constants
 from pytracer.analyze.evidence.slicing.spots import Made
@@ -44,8 +46,10 @@ def row_beyond(at: FailingLine, found: re.Match[str]) -> str | None:
         return None
     low, high = int(values[1]), int(values[2])
     if low < 0:
-        marker = 'a marker for padding or "ignore"'
-        return f"{table}, and `{passed}` has {low}: {marker}. Replace it by a real row (padding_idx)."
+        return f"{table}, and `{passed}` has {low}{negative_row(at, low)}"
+    other = other_table(at, layer.name, high)
+    if other is not None:
+        return f"{table}, and `{passed}` reaches {high}: {other}"
     drawn = drawn_index(at, rows, high)
     if drawn is not None:
         return f"{table}, and `{passed}` reaches {high}{drawn}"

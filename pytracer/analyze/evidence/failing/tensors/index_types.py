@@ -20,6 +20,8 @@ _INDEX = Pattern(
 )
 _FLOAT = Pattern(r"b?float\d+")
 _KEEP_WHOLE = {"len", "int", "size", "numel", "argmax", "max", "min", "sum", "abs", "round", "arange", "randint"}
+_NUMBERS = {"float", "double", "half", "bfloat16", "to", "type", "astype", "type_as"}
+_CONDITIONS = {"eq", "ne", "gt", "ge", "lt", "le", "isnan", "isfinite", "isinf", "isin", "logical_and", "logical_not"}
 _NUMBER = Pattern(r"-?\d+(?:\.\d*)?(?:e[+-]?\d+)?")
 
 
@@ -42,14 +44,40 @@ def floating_index(at: FailingLine) -> str | None:
             f"The index `{text}` of `{table}` is {kind}, as `/` at {line} always makes a float: write `{floor}` there, "
             "which keeps whole numbers whole."
         )
+    mask = at.made(index.value) if isinstance(index, ast.Subscript) else made
+    if mask is not None and _is_made_number(mask.node):
+        return (
+            f"The index `{text}`{whence(at, index)} of `{table}` is {kind}, though a condition makes it: it is a mask, "
+            f"whose 0 and 1 .long() would take for rows 0 and 1. Take the conversion away, or write `{text}.bool()`."
+        )
     if not isinstance(index, (ast.Name, ast.Attribute)):
         return None
     to = f"int({text})" if kind == "a float" else f"{text}.long()"
     to = f"{text}.astype(int)" if (at.value(index) or "").endswith(" array") else to
+    of_mask = "" if kind == "a float" else f"; a mask of 0 and 1 must be bool (`{to.partition('.')[0]} > 0.5`)"
     return (
         f"The index `{text}`{whence(at, index)} of `{table}` is {kind}: write `{to}` there, which cuts off decimals, "
-        "or round it where it is made."
+        f"or round it where it is made{of_mask}."
     )
+
+
+def _is_made_number(node: ast.AST) -> bool:
+    """`(energy > 0.3).float()`, `(kind == 1) * 1.0`: a mask that was made a number."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        return node.func.attr in _NUMBERS and _is_condition(node.func.value)
+    sides = [node.left, node.right] if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) else []
+    return any(
+        _is_condition(one) and isinstance(other, ast.Constant) for one, other in zip(sides, sides[::-1], strict=True)
+    )
+
+
+def _is_condition(node: ast.AST) -> bool:
+    if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.BitAnd, ast.BitOr)):
+        return _is_condition(node.left) and _is_condition(node.right)
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Invert):
+        return _is_condition(node.operand)
+    called = called_name(node) if isinstance(node, ast.Call) else None
+    return isinstance(node, ast.Compare) or called in _CONDITIONS
 
 
 def _indices(node: ast.expr) -> Iterator[ast.expr]:
@@ -65,6 +93,8 @@ def _indices(node: ast.expr) -> Iterator[ast.expr]:
 def _kind(at: FailingLine, node: ast.expr) -> str | None:
     """As what it is floating."""
     shape = at.shape(node)
+    if shape is None and isinstance(node, ast.Subscript):
+        shape = at.shape(node.value)  # a part of it
     if shape is not None:
         return shape.dtype if _FLOAT.fullmatch(shape.dtype) else None
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):

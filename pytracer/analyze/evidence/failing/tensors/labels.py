@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import short, source
 from pytracer.analyze.evidence.failing.line import FailingLine
-from pytracer.analyze.evidence.failing.tensors.last_layers import last_layer
+from pytracer.analyze.evidence.failing.tensors.last_layers import counted_before, last_layer
 from pytracer.analyze.evidence.failing.tensors.shifted_labels import (
     Marker,
     Shift,
@@ -45,6 +45,9 @@ def label_beyond(at: FailingLine, label: int) -> str | None:
         return None
     told = told or f"the target has {label}"
     has = f"`{output}`{last_layer(at, output)} has {classes} classes, 0 to {classes - 1}, and {told}"
+    counted = counted_before(at, output, classes, span[1] if span is not None else label)
+    if counted is not None:
+        return f"{has}: {counted}"
     if span is not None and span[0] >= 1 and span[1] == classes:
         more = f"if class 0 is real, the last layer needs {classes + 1} outputs"
         return f"{has}: if its numbers begin at 1, subtract 1; {more}."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 
 from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import names_in, source
@@ -27,6 +28,7 @@ _ARGUMENTS = Pattern(
     r"^([\w.<>]+)\(\) (?:missing \d+ required (?:positional|keyword-only) arguments?: (?P<names>.+)"
     r"|takes (?:from \d+ to )?\d+ positional arguments? but (?P<given>\d+) (?:was|were) given)"
 )
+_SEARCHES = ("index", "remove", "count")
 _LENGTH = Pattern(r"object of type '(\w+)' has no len\(\)")
 _NOT_FINITE = Pattern(r"(?:^|[ .])-?(?:nan|inf)\b")
 _MOST = 3
@@ -260,10 +262,31 @@ def tensor_as_condition(at: FailingLine) -> str | None:
     name = min(names, key=lambda item: item.startswith("self."))
     shape = at.shape(name)
     has = f"{shape.elements} values {shape.words}" if shape is not None else "several values"
+    listed = _listed_tensors(at, test)
+    if listed is not None:
+        return (
+            f"{listed} compares items by `==`, and `{name}`{whence(at, name)} has {has}, so that the answer is no "
+            f"single one. Write `any(other is {name} for other in ...)` for the same object, torch.equal(other, "
+            f"{name}) for equal values, or keep keys (names, ids) beside the tensors and compare these."
+        )
     return (
         f"`{name}`{whence(at, name)} has {has}, where line {at.line} asks for one answer. Reduce it where it is made "
         "(`.mean()`, `.item()`), or say which is meant here: .any(), .all(), `is None`."
     )
+
+
+def _listed_tensors(at: FailingLine, test: ast.AST) -> str | None:
+    """``Line 10 (`emb in seen`)``: a search in a list or tuple."""
+    for item in nodes_of(test):
+        if isinstance(item, ast.Compare) and isinstance(item.ops[0], (ast.In, ast.NotIn)):
+            held = item.comparators[0]
+        elif isinstance(item, ast.Call) and called_name(item) in _SEARCHES and isinstance(item.func, ast.Attribute):
+            held = item.func.value
+        else:
+            continue
+        if re.match(r"(?:list|tuple|deque) of \d", at.value(held) or ""):
+            return f"Line {at.line} (`{source(item)}`)"
+    return None
 
 
 def no_length(at: FailingLine) -> str | None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import msgspec
 
 from pytracer._patterns import Pattern
-from pytracer.analyze.evidence.failing.expressions import source
+from pytracer.analyze.evidence.failing.expressions import short, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.imports import imported_as
@@ -35,6 +35,9 @@ def hidden_method(at: FailingLine) -> str | None:
     found = _CALLED.search(at.message)
     if at.kind != "TypeError" or found is None:
         return None
+    own = _replaced(at)
+    if own is not None:
+        return own
     for method in _called(at):
         sets = [
             item
@@ -54,6 +57,32 @@ def hidden_method(at: FailingLine) -> str | None:
             f"attribute of {one.owner} there and where it is read."
         )
     return None
+
+
+def _replaced(at: FailingLine) -> str | None:
+    """`self.loss = self.loss(x)`: the attribute has the name of a method of the same class."""
+    call = at.only(ast.Call)
+    if not at.own or call is None or not isinstance(call.func, ast.Attribute):
+        return None
+    name = call.func.attr
+    for file, tree in at.files.items():
+        for owner in (item for item in nodes_of(tree) if isinstance(item, ast.ClassDef)):
+            methods = [item for item in owner.body if isinstance(item, ast.FunctionDef)]
+            method = next((item for item in methods if item.name == name and not item.decorator_list), None)
+            if method is None or not _is_receiver(at, owner.name):
+                continue
+            sets = [item for item in nodes_of(owner) if isinstance(item, ast.Assign) and _sets(item, name)]
+            if len(sets) == 1:
+                return (
+                    f"`{short(source(sets[0]))}` ({at.in_file(file, sets[0].lineno)}) puts a value in the place of the "
+                    f"method {name}() of {owner.name} ({at.in_file(file, method.lineno)}), and `{source(call.func)}()` "
+                    f"at line {at.line} finds that: give one of the two another name."
+                )
+    return None
+
+
+def _sets(item: ast.Assign, name: str) -> bool:
+    return any(ast.unparse(target) == f"self.{name}" for target in item.targets)
 
 
 def _called(at: FailingLine) -> list[str]:

@@ -27,6 +27,8 @@ _NO_ITEM = Pattern(
     r" is not in (?:list|tuple|deque)$|^list\.(?:remove|index)\(x\): x not in list|not in (?:list|tuple)$"
 )
 _WRAPPERS = {"DistributedDataParallel": "module", "DataParallel": "module", "OptimizedModule": "_orig_mod"}
+_MOVES = ("to", "cuda", "cpu")
+_OF_MODULES = ("eval", "train", "parameters", "named_parameters", "forward", "state_dict", "load_state_dict", "modules")
 _LIKE = 0.6
 _MOST_NAMES = 8
 _SEVERAL = {"tuple", "list", "dict"}
@@ -242,13 +244,31 @@ def _several(at: FailingLine, kind: str, name: str) -> str | None:
         declared = _declared(at, node.value)
         if declared is not None:
             return f"`{owner}` is a plain dict of {count}, {declared}; or read {one}."
-        return f"`{owner}`{came} is a dict of {count}, and a dict has no .{name}: take {one} if it has that key."
+        return f"`{owner}`{came} is a dict of {count}, and a dict has no .{name}: {_of_dict(owner, name, one)}."
     if not came:
         return None
+    made = at.made(node.value, calls=False) if kind == "tuple" and count == "1" else None
+    if made is not None and isinstance(made.node, ast.Tuple):
+        return (
+            f"`{owner}`{came} is a tuple of 1, which the comma at the end of {at.place(made.spot, made.line)} makes: "
+            "take that comma away."
+        )
     return (
         f"`{owner}`{came} is a {kind} of {count}, and a {kind} has no .{name}: take the item that is meant "
         f"(`{owner}[0]`), or use each in a loop."
     )
+
+
+def _of_dict(owner: str, name: str, one: str) -> str:
+    """What to do for an attribute that modules or tensors have."""
+    if name in _MOVES:
+        return f"move each tensor in it (`{{k: v.{name}(...) for k, v in {owner}.items()}}`), or the item that is meant"
+    if name in _OF_MODULES:
+        return (
+            f"if it is a checkpoint, take the item that is the model; if it holds weights only, build the model and "
+            f"pass them to its load_state_dict() (`{owner}.keys()` shows which)"
+        )
+    return f"take {one} if it has that key"
 
 
 def _item_of_dict(at: FailingLine, name: str) -> ast.expr | None:

@@ -7,8 +7,11 @@ import ast
 import msgspec
 
 from pytracer._patterns import Pattern
+from pytracer._text import capital
+from pytracer.analyze.evidence.failing.autograd.optimizer_steps import is_of_other_branch
 from pytracer.analyze.evidence.failing.expressions import short, source
 from pytracer.analyze.evidence.failing.line import FailingLine
+from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.loops import deciding_ifs, loops_around
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
@@ -67,6 +70,48 @@ def _only_update(at: FailingLine) -> _Update | None:
     if len(updates) != 1 or (_UNSCALED in at.message and _calls(at, "unscale_") > 1):  # two of one step
         return None
     return _Update(call, owner, *updates[0])
+
+
+def unscaled_twice(at: FailingLine) -> str | None:
+    """Two of one step: the other one is above the failing line, or above a call that leads to it."""
+    call = at.only(ast.Call)
+    if call is None or _UNSCALED not in at.message or called_name(call) != "unscale_":
+        return None
+    for depth in range(len(at.frames)):
+        spot = at.slice.spot(depth)
+        for item in own_nodes(spot.scope) if spot is not None else ():
+            if spot is None or not isinstance(item, ast.Call) or item.lineno >= spot.line:
+                continue
+            inner = _unscales(at, item, spot) if not is_of_other_branch(spot, item) else None
+            if inner is not None and (depth == 0 or inner[1] != at.line) and not _is_updated(spot, item):
+                by = f", by {at.place(*inner)}," if item.lineno != inner[1] else ""
+                where = at.place(spot, item.lineno)
+                return (
+                    f"{capital(where)} (`{source(item)}`){by} unscales the gradients before, and unscale_() is allowed "
+                    f"once for an optimizer until update(). They stay unscaled until then: leave out `{source(call)}` "
+                    f"at line {at.line}, or call it once, above both."
+                )
+    return None
+
+
+def _unscales(at: FailingLine, call: ast.Call, spot: Spot) -> tuple[Spot, int] | None:
+    """The line of an unscale_() that a call runs in any case: its own, or that of a function of the program."""
+    if called_name(call) == "unscale_":
+        return spot, call.lineno
+    found = at.slice.function(call, spot)
+    if found is None:
+        return None
+    own = [item for item in own_nodes(found[0]) if isinstance(item, ast.Call) and called_name(item) == "unscale_"]
+    branches = (ast.If, ast.For, ast.While, ast.Try)
+    inside = (item for item in own_nodes(found[0]) if isinstance(item, branches))
+    sure = len(own) == 1 and not any(spans(item, own[0].lineno) for item in inside)
+    return (found[1], own[0].lineno) if sure else None
+
+
+def _is_updated(spot: Spot, call: ast.Call) -> bool:
+    """Whether update() follows that call, above the frame's line."""
+    calls = (item for item in own_nodes(spot.scope) if isinstance(item, ast.Call) and called_name(item) == "update")
+    return any(call.lineno <= item.lineno < spot.line for item in calls)
 
 
 def unscaled_each_batch(at: FailingLine) -> str | None:

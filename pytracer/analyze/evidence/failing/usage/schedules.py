@@ -13,6 +13,7 @@ import msgspec
 
 from pytracer._library_files import is_library_file
 from pytracer._patterns import Pattern
+from pytracer._text import list_words
 from pytracer.analyze.evidence.failing.autograd.optimizer_steps import is_optimizer, stepped_optimizer
 from pytracer.analyze.evidence.failing.expressions import names_in, short, source
 from pytracer.analyze.evidence.failing.line import FailingLine
@@ -31,6 +32,11 @@ _ROUNDS_DOWN = Pattern(r"//|\bfloor\(|\bint\(")
 _LOADER = Pattern(r"DataLoader, batch_size=(\d+), drop_last=(True|False), (\d+) samples$")
 _TOTAL, _EPOCHS, _EACH = "total_steps", "epochs", "steps_per_epoch"
 _PLACES = {2: _TOTAL, 3: _EPOCHS, 4: _EACH}  # OneCycleLR(optimizer, max_lr, total_steps, epochs, steps_per_epoch)
+_ALIKE = (
+    "Count both alike: as many as that line runs in all epochs (math.ceil where a last, smaller part steps, too; a "
+    "resumed run counts on)."
+)
+_BOTH = "Step it at one of these places only (OneCycleLR: after each batch), or count the steps of all."
 _OWN_ORDER = ("sampler", "batch_sampler")
 
 
@@ -243,11 +249,23 @@ def _fewer_steps(at: FailingLine, counted: _Counted, total: int) -> str:
             if tests
             else "in every round"
         )
+    also = _also_stepped(at)
     return (
-        f"The schedule was made for {total} steps, {made}{rounds}, and line {at.line} steps {when}. {_rarer(at)}"
-        "Count both alike: as many as that line runs in all epochs (math.ceil where a last, smaller part steps, "
-        "too; a resumed run counts on)."
+        f"The schedule was made for {total} steps, {made}{rounds}, and line {at.line} steps {when}{also}. {_rarer(at)}"
+        f"{_BOTH if also else _ALIKE}"
     )
+
+
+def _also_stepped(at: FailingLine) -> str:
+    """`` and line 24 (`sched.step()`) once more ``: other lines of the function that step the same schedule."""
+    call = at.only(ast.Call)
+    text = ast.unparse(call.func) if call is not None else None
+    own = [item for item in own_nodes(at.scope) if isinstance(item, ast.Call) and ast.unparse(item.func) == text]
+    lines = sorted({item.lineno for item in own} - {at.line})
+    if not lines:
+        return ""
+    places = list_words([str(at.here(line)) for line in lines[:3]])
+    return f", and {places} {'steps' if len(lines) == 1 else 'step'} it, too"
 
 
 def _rarer(at: FailingLine) -> str:
