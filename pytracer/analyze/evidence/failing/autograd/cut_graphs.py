@@ -6,6 +6,7 @@ import ast
 import re
 
 from pytracer._patterns import Pattern
+from pytracer._text import list_words
 from pytracer.analyze.evidence.failing.autograd.graph_lines import (
     CUTS,
     ENTERED,
@@ -22,6 +23,7 @@ from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.calls import argument_at, called_name
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
+from pytracer.analyze.evidence.syntax.outcomes import outcome
 from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes, scope_of
 
 _NONE_TRAINED = Pattern(r"0 of ([1-9]\d*) require a gradient$")
@@ -33,6 +35,7 @@ _THRESHOLD = Pattern(
 _MODE = Pattern(r"set_grad_enabled\((?!(?:mode=)?True)")
 _METRICS = Pattern(r"Acc(?:uracy)?\b|Metric|IoU|F1|Precision|Recall|Predict")
 _INSTEAD = {
+    "set_grad_enabled(": "Call backward() and the optimizer's step() only where its condition holds, in an `if` of it",
     "torch.tensor(": "torch.tensor() copies the numbers only: torch.stack() of the tensors, or their sum, has a graph",
     "argmax(": "argmax() has no gradient: compute the loss from the scores, or from their softmax()",
     ".item()": "A number of Python has no graph: leave out .item() in what the loss is made of",
@@ -50,6 +53,7 @@ def cut_graph(at: FailingLine) -> str | None:
         or _frozen(at, loss)
         or _graph_lost(at, loss)
         or reentrant_checkpoint(at, loss)
+        or _off_by_mode(at, loss)
         or _cutting_lines(at, loss)
         or _thresholds(at, loss)
     )
@@ -181,6 +185,28 @@ def _graph_lost(at: FailingLine, loss: str) -> str | None:
         f"{words}: something at that line cuts the graph. Compute it by torch's differentiable operations alone there "
         "(no argmax, .item(), .detach(), torch.tensor(), numpy, comparison or no_grad())."
     )
+
+
+def _off_by_mode(at: FailingLine, loss: str) -> str | None:
+    """`with torch.set_grad_enabled(phase == "train"):`, which came out as False."""
+    way = lines_on_the_way(at, loss)
+    for depth in range(len(at.frames)):
+        spot = at.slice.spot(depth)
+        for item in own_nodes(spot.scope) if spot is not None else ():
+            if spot is None or not isinstance(item, ast.With) or item.lineno not in way or not _is_mode(item):
+                continue
+            call = item.items[0].context_expr
+            test = argument_at(call, 0, "mode") if isinstance(call, ast.Call) else None
+            if test is None or outcome(test, lambda node, spot=spot: at.value_at(node, spot)) is not False:
+                continue
+            held = [name for name in names_in(test) if name in at.values_at(depth)]
+            values = list_words([f"`{name}` is {at.values_at(depth)[name]}" for name in held])
+            where = f"{at.place(spot, item.lineno)} (`{source(call)}`)"
+            return (
+                f"`{loss}` has no graph, as {where} switches gradients off{f': {values}' if values else ''}. Call "
+                f"backward() and the optimizer's step() only where it switches them on (`if {source(test)}:`)."
+            )
+    return None
 
 
 def _cutting_lines(at: FailingLine, loss: str) -> str | None:

@@ -11,7 +11,7 @@ from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
-from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes
+from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes, scope_of
 
 _NUMBER = Pattern(r"'(float|int)' object has no attribute 'backward'")
 _METHOD = Pattern(r"'(?:method|builtin_function_or_method)' object is not (?:iterable|subscriptable)")
@@ -49,6 +49,9 @@ def _number(at: FailingLine) -> str | None:
     if name is None:
         return None
     way = lines_on_the_way(at, name)
+    begun = _never_added(at, name, way) if at.value(name) in ("0", "0.0") else None
+    if begun is not None:
+        return begun
     found = {
         item.lineno: source(item)
         for item in nodes_of(at.tree)
@@ -61,6 +64,35 @@ def _number(at: FailingLine) -> str | None:
         taken = f": {at.here(line)} (`{text}`) can have taken it out of its tensor. Keep the tensor there"
     rest = "use .item() only for what is printed or added up" if taken else "keep the tensor on the way to it"
     return f"`{name}`{at.came(name)} is a plain number, which has no graph{taken}{', and ' if taken else ': '}{rest}."
+
+
+def _never_added(at: FailingLine, name: str, way: set[int]) -> str | None:
+    """`loss = 0`, to which a loop or an `if` adds: nothing was added."""
+    begins = [
+        item
+        for item in nodes_of(at.tree)
+        if isinstance(item, ast.Assign) and item.lineno in way and _is_zero(item.value) and len(item.targets) == 1
+    ]
+    for item in begins:
+        target = ast.unparse(item.targets[0])
+        scope = scope_of(at.tree, item.lineno)
+        adds = [part.lineno for part in own_nodes(scope) if isinstance(part, ast.AugAssign) and _adds(part, target)]
+        if len(begins) != 1 or len(adds) != 1:
+            return None
+        return (
+            f"`{name}`{at.came(name)} is still the 0 of {at.here(item.lineno)} (`{source(item)}`), as "
+            f"{at.here(adds[0])} added nothing to it: no tensor, so no graph. Skip backward() and step() in such a "
+            "round, or see why that line did not run."
+        )
+    return None
+
+
+def _is_zero(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and type(node.value) in (int, float) and node.value == 0
+
+
+def _adds(item: ast.AugAssign, target: str) -> bool:
+    return isinstance(item.op, ast.Add) and ast.unparse(item.target) == target
 
 
 def _method(at: FailingLine) -> str | None:

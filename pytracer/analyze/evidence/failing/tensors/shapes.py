@@ -18,6 +18,7 @@ from pytracer.analyze.evidence.failing.tensors.loss_shapes import (
 )
 from pytracer.analyze.evidence.failing.tensors.mask_shapes import unfit_array_mask, unfit_mask
 from pytracer.analyze.evidence.failing.tensors.operand_shapes import unequal_operands, unfit_expand, unfit_matrices
+from pytracer.analyze.evidence.failing.tensors.reduced import reduced_operand
 from pytracer.analyze.evidence.failing.tensors.tensor_shapes import (
     out_of_order,
     unfit_values,
@@ -68,7 +69,7 @@ def sizes_that_differ(at: FailingLine) -> str | None:
 
 _EXPLAINED: tuple[tuple[Pattern, Callable[[FailingLine, re.Match[str]], str | None]], ...] = (
     (_MATRICES, unfit_matrices),
-    (_UNEQUAL, unequal_operands),
+    (_UNEQUAL, lambda at, found: reduced_operand(at) or unequal_operands(at, found)),
     (_VIEW, unfit_view),
     (_PAIR, unlike_target),
     (_BATCH, unequal_batches),

@@ -204,8 +204,38 @@ def arguments_that_differ(at: FailingLine) -> str | None:
     call = at.only(ast.Call)
     passed = f"`{source(call)}`" if call is not None else f"line {at.line}"
     what = f"lacks {found['names']}" if found["names"] else "passes another number of them"
+    takes = f"{found[1]}() ({at.here(own.lineno)}) takes ({taken}), and {passed}"
+    if call is not None and found["names"] and owner is not None and not own.decorator_list:
+        why = _taken_for_self(call, own, owner.name) or _given_whole(at, call, own)
+        if why is not None:
+            return f"{takes} {why}"
+    return f"{takes} {what}: change the call or the definition."
+
+
+def _taken_for_self(call: ast.Call, own: ast.FunctionDef | ast.AsyncFunctionDef, kind: str) -> str | None:
+    """`self.head.forward(x)`, where that is the class: as many as it takes were given, and the first one was `self`."""
+    needed = len(own.args.args) - len(own.args.defaults) - 1
+    whole = not call.keywords and not any(isinstance(item, ast.Starred) for item in call.args)
+    if not whole or len(call.args) != needed or not isinstance(call.func, ast.Attribute) or call.func.attr != own.name:
+        return None
+    first = f"`{source(call.args[0])}`" if call.args else "the first one"
     return (
-        f"{found[1]}() ({at.here(own.lineno)}) takes ({taken}), and {passed} {what}: change the call or the definition."
+        f"passes all of them, of which {first} is taken for `self`: `{source(call.func.value)}` is the class {kind} "
+        f"itself, and no object of it. Make one, {kind}(...), where it is set."
+    )
+
+
+def _given_whole(at: FailingLine, call: ast.Call, own: ast.FunctionDef | ast.AsyncFunctionDef) -> str | None:
+    """`net(batch)` of a list with as many items as it takes."""
+    given = call.args[0] if len(call.args) == 1 and not call.keywords else None
+    held = re.match(r"(list|tuple) of (\d+)$", at.value(given) or "") if given is not None else None
+    count = len(own.args.args) - 1
+    if given is None or held is None or not count - len(own.args.defaults) <= int(held[2]) <= count:
+        return None
+    text = source(given)
+    return (
+        f"gives it the {held[1]} of {held[2]} `{text}`{whence(at, text)} as one: pass its items apart, "
+        f"`{source(call.func)}(*{text})`."
     )
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.exceptions.name_origins import EMPTY_MESSAGE
 from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
+from pytracer.analyze.evidence.failing.numbers import whole_number
 from pytracer.analyze.evidence.failing.usage.emptied import (
     counted_in,
     emptied_by,
@@ -24,6 +26,7 @@ from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes
 
+_SPAN = Pattern(r" u?int\d+, (-?\d+)\.\.(-?\d+)$")
 _TAKES = {"pop", "popleft", "popitem"}
 _HANDLE = "Handle the empty case before this line, or find what should have been there."
 
@@ -47,6 +50,8 @@ def nothing_there(at: FailingLine) -> str | None:
         if node is None:
             return None
     names = [name for name in names_in(node) if is_empty(at.value(name))]
+    if not names:
+        return _selects_nothing(at, node)
     if len(names) != 1:
         return None
     share = empty_share(at, names[0])
@@ -57,6 +62,24 @@ def nothing_there(at: FailingLine) -> str | None:
     several = several and only_binding(at, at.scope, names[0], at.line) is None
     made = f": {why}" if why else at.came(names[0]) if not several else ""
     return f"`{names[0]}` is empty{made}. {_HANDLE}"
+
+
+def _selects_nothing(at: FailingLine, node: ast.AST) -> str | None:
+    """`values[groups == g]`, where no element of `groups` can be that number."""
+    for item in nodes_of(node):
+        test = item.slice if isinstance(item, ast.Subscript) else None
+        if not isinstance(test, ast.Compare) or len(test.ops) != 1 or not isinstance(test.ops[0], ast.Eq):
+            continue
+        span, number = _SPAN.search(at.value(test.left) or ""), whole_number(at, test.comparators[0])
+        if span is None or number is None or int(span[1]) <= number <= int(span[2]):
+            continue
+        asked, held = source(test.comparators[0]), source(test.left)
+        came = at.came(variable(test.comparators[0]) or "")
+        return (
+            f"`{source(item)}` is empty, as `{held}`{at.came(held)} is {span[1]} to {span[2]}, and `{asked}`{came} is "
+            f"{number}. Ask for the numbers that there are (they may begin at 1), or handle one that nothing has."
+        )
+    return None
 
 
 def _empty_dataset(at: FailingLine, node: ast.AST) -> str | None:

@@ -32,6 +32,7 @@ _OF_MODULES = ("eval", "train", "parameters", "named_parameters", "forward", "st
 _LIKE = 0.6
 _MOST_NAMES = 8
 _SEVERAL = {"tuple", "list", "dict"}
+_PLAIN = ("int", "float", "bool", "str")
 
 
 def missing_attribute(at: FailingLine) -> str | None:
@@ -42,7 +43,7 @@ def missing_attribute(at: FailingLine) -> str | None:
     kind, name = found["kind"], found["name"]
     if kind in _WRAPPERS:
         return _of_wrapper(at, kind, name)
-    if kind in _SEVERAL:
+    if kind in (*_SEVERAL, *_PLAIN):
         return _several(at, kind, name)
     if kind in ("Namespace", "argparse.Namespace"):
         return _option(at, name)
@@ -229,7 +230,11 @@ def _several(at: FailingLine, kind: str, name: str) -> str | None:
         node = named[0] if len(named) == 1 else None
     owner = source(node.value) if node is not None else None
     value = at.values.get(owner) if owner is not None else None
-    if node is None or owner is None or value is None or not value.startswith(f"{kind} of"):
+    if node is None or owner is None or value is None:
+        return None
+    if kind in _PLAIN:
+        return _plain_item(at, owner, kind, name)
+    if not value.startswith(f"{kind} of"):
         return None
     came, count = at.came(owner), value.rpartition(" ")[2]
     of_dict = _item_of_dict(at, owner)
@@ -256,6 +261,17 @@ def _several(at: FailingLine, kind: str, name: str) -> str | None:
     return (
         f"`{owner}`{came} is a {kind} of {count}, and a {kind} has no .{name}: take the item that is meant "
         f"(`{owner}[0]`), or use each in a loop."
+    )
+
+
+def _plain_item(at: FailingLine, owner: str, kind: str, name: str) -> str | None:
+    """A number or text among the tensors of a dict."""
+    of_dict = _item_of_dict(at, owner)
+    if of_dict is None:
+        return None
+    return (
+        f"`{owner}`, an item of `{source(of_dict)}`, is {'an' if kind == 'int' else 'a'} {kind}, and has no .{name}: "
+        f"leave items that are no tensors as they are, `{owner}.{name}(...) if torch.is_tensor({owner}) else {owner}`."
     )
 
 

@@ -12,6 +12,7 @@ from pytracer._text import list_words
 from pytracer.analyze.evidence.failing.clauses import first_clause, without_places
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
+from pytracer.analyze.evidence.failing.usage.no_gradients import no_gradient
 from pytracer.analyze.evidence.failing.usage.none_operands import none_by_message, of_bias
 from pytracer.analyze.evidence.failing.usage.none_results import gives_none, none_of_call
 from pytracer.analyze.evidence.slicing.bindings import bindings_of, last_binding
@@ -48,7 +49,7 @@ def none_value(at: FailingLine) -> str | None:
     if node is None:
         return None
     if isinstance(node, ast.Attribute) and node.attr == "grad":
-        return _no_gradient(node)
+        return no_gradient(at, node)
     name = variable(node)
     if isinstance(node, ast.Call):
         return none_of_call(at, node, f"`{source(node)}`", "")
@@ -126,14 +127,6 @@ def none_node(at: FailingLine) -> ast.AST | None:
     nothing = [item for item in found if at.value(item) == "None"]
     kept = nothing or [item for item in found if at.value(item) is None]
     return kept[0] if len({ast.dump(item) for item in kept}) == 1 else None
-
-
-def _no_gradient(node: ast.Attribute) -> str:
-    return (
-        f"`{source(node)}` is None: no backward() has given it a gradient, because the loss does not use it, it is "
-        "frozen, zero_grad() came between, or it is no parameter but a result (retain_grad() keeps that of one). Skip "
-        "those (`if p.grad is not None`), or let the loss use it."
-    )
 
 
 def _of_variable(at: FailingLine, name: str) -> str | None:
