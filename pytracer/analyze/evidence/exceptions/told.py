@@ -28,6 +28,7 @@ from pytracer.analyze.evidence.exceptions.running_children import running_child
 from pytracer.analyze.evidence.exceptions.shared_offsets import shared_offset
 from pytracer.analyze.evidence.exceptions.spent_senders import spent_sender
 from pytracer.analyze.evidence.exceptions.store_servers import store_server
+from pytracer.analyze.evidence.exceptions.unanswered_lookups import unanswered_lookup
 from pytracer.analyze.evidence.exceptions.unequal_keys import unequal_key
 from pytracer.analyze.evidence.exceptions.unequal_lists import unequal_lists
 from pytracer.analyze.evidence.exceptions.unfinished_files import unfinished_file
@@ -148,6 +149,9 @@ def explanation_of(job: JobView, told: Told) -> Explanation:
     port = _of_port(job, told)
     if port is not None:
         return port
+    lookup = unanswered_lookup(snapshot, own, view.exception_stack) if first is None and own is not None else None
+    if lookup is not None:
+        return Explanation(lookup.advice, lookup.subject, behind=Behind.of([], lookup))
     if told.chain is not None and origin is not None:
         return _limit_or_line(origin.snapshot, origin.exception, told.chain.report(origin.exception, origin.stack))
     if own is not None and before is not None and told.deliberate:
