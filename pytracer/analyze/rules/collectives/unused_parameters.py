@@ -87,13 +87,16 @@ class UnusedParameters:
         names, everybody = next(iter(sets)), _everybody(sets)
         what = _named(names) if names else "some parameters"
         sides = "; ".join(f"{span_words(ranks)} without {list_words(unused, _SHOWN)}" for unused, ranks in sets.items())
-        healthy = [p.rank for p in job.job.ranks if p.rank is not None and p.rank not in everybody]
+        ended = _ended(job, judgement.views)
+        healthy = [p.rank for p in job.job.ranks if p.rank is not None and p.rank not in (*everybody, *ended)]
         ungraded = layers_without_gradients(judgement.views[0], names) if len(sets) == 1 else None
         changed = changed_layer(judgement.views[0], names) if len(sets) == 1 and ungraded is None else None
         layer = unused_layer(judgement.views[0], names) if names and changed is None and ungraded is None else None
         reason = ungraded.words if ungraded is not None else layer.reason if layer is not None else None
         raised, who = _raised_words(judgement.views), span_words(everybody)
         left = f"{who} had left" if raised is not None else f"{capital(who)} left"
+        if ended and raised is not None:  # the others may have done as well
+            left = "the step before left"
         why = f"; {reason}" if reason is not None and len(sets) == 1 else ""
         said = (
             f"{f'{raised}: ' if raised is not None else ''}{left} parameters out of the loss, for whose gradients DDP "
@@ -119,6 +122,7 @@ class UnusedParameters:
                 )
                 if healthy
                 else None,
+                Evidence("rank-state", f"{span_words(ended)} {_did(job, ended)}", ranks=ended) if ended else None,
             ],
             f"{capital(ungraded.words)}. {_UNGRADED}"
             if ungraded is not None
@@ -130,6 +134,31 @@ class UnusedParameters:
             has_place=raised is not None,
             behind=Behind.of([], list(layer.places)) if layer is not None else None,
         )
+
+
+def _ended(job: JobView, views: Sequence[ProcessView]) -> list[int]:
+    """Ranks that were ended before they could raise it: they had called no collective that who raised it had not.
+
+    One that uses the parameters goes on to the all-reduce of their gradients.
+    """
+    last = max((_calls(view) for view in views), default=0)
+    others = [view for view in job.views if view.process.role == "rank" and view not in views]
+    quiet = [view for view in others if view.process.status_kind == "signaled" and not (view.raised or view.is_fault)]
+    return sorted(view.process.rank for view in quiet if view.process.rank is not None and _calls(view) <= last)
+
+
+def _calls(view: ProcessView) -> int:
+    return max((item.sequence_nr or 0 for item in view.collectives), default=0)
+
+
+def _did(job: JobView, ranks: Sequence[int]) -> str:
+    """What was seen of ranks that were ended."""
+    stacks = [view.python_stack or () for view in job.views if view.process.rank in ranks]
+    raising = all(any((frame.function or "").endswith("excepthook") for frame in stack) for stack in stacks)
+    last = "had reduced none of these gradients either"
+    return (
+        f"{last}, and was reporting an exception of its own when it was ended" if raising else f"{last} when it ended"
+    )
 
 
 def _raised_words(views: Sequence[ProcessView]) -> str | None:

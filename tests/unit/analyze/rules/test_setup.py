@@ -99,6 +99,27 @@ def test_unused_parameters_on_one_rank_blame_it(run: Path) -> None:
     assert report.verdict is not None and (report.verdict.class_, report.verdict.rank) == ("misuse", 1)
 
 
+@pytest.mark.parametrize("went_on", [False, True])
+def test_rank_that_was_ended_before_it_raised_is_not_told_to_differ(went_on: bool, run: Path) -> None:
+    """Only one that reduces the gradients takes another branch: what the other does in the same place is not known."""
+    job = Ranks(2)
+    for box in job.boxes:
+        box.module("model", TENSORS).buckets("model", [BUCKET])
+    job.everybody(DONE)
+    if went_on:
+        job.calls(0, call(state="started"), first=2)
+    place = [("_pre_forward", f"{TORCH}/nn/parallel/distributed.py", 1775)]
+    job.boxes[1].at(3000).exception("RuntimeError", UNUSED.format(1, "1 2"), [*place, ("main", SCRIPT, 40)]).exit(1)
+    job.endings[1] = {"exit_code": 1}
+    job.terminated(0)
+    found = build_report(job.job(run))
+    assert ("rank 1 had left parameters out of the loss" in summary(found)) == went_on
+    assert ("the step before left parameters out of the loss" in summary(found)) != went_on
+    words = (finding(found, "unused-parameters") or Finding()).evidence or ()
+    assert any("the ranks take different branches" in item for item in words) == went_on
+    assert any("rank 0 had reduced none of these gradients either" in item for item in words) != went_on
+
+
 def test_another_error_of_ddp_is_not_about_unused_parameters(run: Path) -> None:
     """Only that text counts."""
     job = Ranks(2)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import msgspec
 
 from pytracer._patterns import Pattern
+from pytracer.analyze.evidence.failing.autograd.several_forwards import excludes, several_forwards
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
@@ -133,7 +134,7 @@ def _run_again(reentrant: list[tuple[str, ast.Call, ast.Module]]) -> tuple[str, 
     for number, (place, call, tree) in enumerate(reentrant):
         what, scope = ast.unparse(call.args[0]), scope_of(tree, call.lineno)
         for other, again, _ in reentrant[number + 1 :]:
-            if ast.unparse(again.args[0]) == what and again in [*own_nodes(scope)] and not _either(scope, call, again):
+            if ast.unparse(again.args[0]) == what and again in [*own_nodes(scope)] and not excludes(scope, call, again):
                 return source(call.args[0]), f"twice ({place} and {other})"
         loops = loops_around(tree, call.lineno)
         head = loops[-1] if loops else None
@@ -148,17 +149,6 @@ def _steps(loop: ast.For) -> bool:
     return any(isinstance(item, ast.Call) and called_name(item) == "backward" for item in nodes_of(loop))
 
 
-def _either(scope: ast.AST, one: ast.Call, other: ast.Call) -> bool:
-    """Whether they lie in two branches of one `if`."""
-    for item in own_nodes(scope):
-        if isinstance(item, ast.If) and item.orelse:
-            inside = [any(call in [*nodes_of(part)] for part in item.body) for call in (one, other)]
-            behind = [any(call in [*nodes_of(part)] for part in item.orelse) for call in (one, other)]
-            if (inside[0] and behind[1]) or (inside[1] and behind[0]):
-                return True
-    return False
-
-
 def _bound(loop: ast.For | ast.Assign) -> Iterator[ast.AST]:
     """All that a round, or the assignment, sets."""
     for item in nodes_of(loop):
@@ -168,40 +158,14 @@ def _bound(loop: ast.For | ast.Assign) -> Iterator[ast.AST]:
 
 
 def _last_forward(at: FailingLine, wrapped: _Wrapped) -> _Found | None:
-    """Two calls of the wrapped model above one backward(), in one function and one round."""
-    scope, loops = at.scope, loops_around(at.tree, at.line)
-    first = loops[-1].lineno if loops else 0
-    models = {variable(item.targets[0]) for item in own_nodes(scope) if isinstance(item, ast.Assign) and _wraps(item)}
-    calls = [
-        item
-        for item in own_nodes(scope)
-        if isinstance(item, ast.Call) and variable(item.func) in models and first < item.lineno < at.line
-    ]
-    others = [item for item in own_nodes(scope) if isinstance(item, ast.Call) and called_name(item) == "backward"]
-    quiet = {id(part) for item in own_nodes(scope) if _without_graph(item) for part in nodes_of(item)}
-    lines = sorted({item.lineno for item in calls if id(item) not in quiet})
-    if len(lines) < 2 or len({variable(item.func) for item in calls}) > 1:
+    """Several calls of the wrapped model above one backward()."""
+    found = several_forwards(at)
+    if found is None:
         return None
-    if any(lines[0] <= item.lineno < at.line for item in others):
-        return None
-    what = f"{source(calls[0].func)}()"
-    where = f"{', '.join(map(str, lines[:-1]))} and {lines[-1]}"
     return _Found(
-        f"{what} is called at lines {where} before one backward(), below DDP(find_unused_parameters=True) "
-        f"({wrapped.place})",
-        f"{what} is called at lines {where} before the backward() of line {at.line}, and DDP "
-        f"(find_unused_parameters=True, {wrapped.place}) looks for unused parameters in the result of the last call "
-        "only: what just the calls before used counts as unused, and then its gradient comes. Call it once with all "
-        "inputs and let forward() return all results, or call backward() after each.",
+        f"{found.summary} before one backward(), below DDP(find_unused_parameters=True) ({wrapped.place})",
+        f"{found.summary} before the backward() of {found.backward}, and DDP (find_unused_parameters=True, "
+        f"{wrapped.place}) looks for unused parameters in the result of the last call only: what just the calls before "
+        "used counts as unused, and then its gradient comes. Call it once with all inputs and let forward() return all "
+        "results, or call backward() after each.",
     )
-
-
-def _without_graph(item: ast.AST) -> bool:
-    """`with torch.no_grad():`."""
-    heads = item.items if isinstance(item, ast.With) else []
-    return any(re.search("no_grad|inference_mode|set_grad_enabled", ast.unparse(head)) for head in heads)
-
-
-def _wraps(item: ast.Assign) -> bool:
-    calls = (part for part in nodes_of(item.value) if isinstance(part, ast.Call))
-    return any(called_name(part) in ("DDP", "DistributedDataParallel") for part in calls)

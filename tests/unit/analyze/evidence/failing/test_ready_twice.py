@@ -84,6 +84,90 @@ def test_two_forwards_before_one_backward(tmp_path: Path) -> None:
     assert found.subject is not None and "net() is called at lines 9 and 10 before one backward()" in found.subject
 
 
+ROUNDS = """class Net(nn.Module):
+    def forward(self, x, task):
+        return self.heads[task](x)
+def one(model, x):
+    return model(x, 0).sum()
+class Trainer:
+    def __init__(self):
+        self.model = DDP(Net())
+    def part(self, x):
+        return self.model(x, 1).sum()
+    def step(self, model, parts):
+        {body}
+        loss.backward()
+def main():
+    net = DDP(Net())
+    trainer = Trainer()
+    for parts in data:
+        trainer.step(net, parts)
+main()
+"""
+
+
+def rounds(folder: Path, body: str) -> Explanation:
+    """Of a step in a method, with the forwards in `body`."""
+    file = folder / "train.py"
+    text = ROUNDS.format(body=body.replace("\n", "\n        "))
+    file.write_text(text, encoding="utf-8")
+    module = Module(
+        "net", (), settings={"find_unused_parameters": True, "static_graph": False}, caller=Caller("main", str(file), 8)
+    )
+    snapshot: Any = SimpleNamespace(
+        argv=(),
+        created_wall_ns=time.time_ns() + 10**9,
+        recorded=lambda kind: [SimpleNamespace(data=module)] * (kind is Module),
+    )
+    line = {words.strip(): n for n, words in enumerate(text.split("\n"), 1)}
+    places = (("step", "loss.backward()"), ("main", "trainer.step(net, parts)"), ("<module>", "main()"))
+    frames = [PythonFrame(function=name, file=str(file), line=line[words]) for name, words in places]
+    return explained(snapshot, ExceptionReport(type="RuntimeError", message=MESSAGE), [LIBRARY, *frames])
+
+
+@pytest.mark.parametrize(
+    ("body", "where"),
+    [
+        (
+            "all_ = []\nfor task, x in enumerate(parts):\n    all_.append(model(x, task).sum())\nloss = sum(all_)",
+            "model() is called in each round of the loop of line 13 (line 14)",
+        ),
+        ("loss = sum(model(x, n).sum() for n, x in enumerate(parts))", "model() is called in each round (line 12)"),
+        (
+            "loss = 0\nfor x in parts:\n    loss = loss + one(model, x)",
+            "model() is called in each round of the loop of line 13 (line 14), in one()",
+        ),
+        (
+            "a = self.part(parts[0])\nb = self.part(parts[1])\nloss = a + b",
+            "self.model() is called at lines 12 and 13, in part()",
+        ),
+        ("a, b = model(parts[0], 0), model(parts[1], 1)\nloss = (a + b).sum()", "model() is called 2 times at line 12"),
+    ],
+)
+def test_forwards_of_a_loop_or_of_helpers_before_one_backward(body: str, where: str, tmp_path: Path) -> None:
+    """The wrapped model comes in as an argument, or is kept by the object."""
+    found = rounds(tmp_path, body)
+    assert found.subject is not None
+    assert found.subject.startswith(f"{where} before one backward(), below DDP(find_unused_parameters=True)")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "loss = model(parts, 0).sum()",
+        "if len(parts) > 1:\n    out = model(parts, 0)\nelse:\n    out = model(parts, 1)\nloss = out.sum()",
+        "for x in parts:\n    y = encode(x)\nloss = model(y, 0).sum()",
+        "for x in parts[:-1]:\n    model(x, 0).sum().backward()\nloss = model(parts[-1], 0).sum()",
+        "with torch.no_grad():\n    a = model(parts[0], 0)\nloss = (model(parts[1], 0) - a).sum()",
+        "loss = sum(x.sum() for x in model(parts, 0))",
+    ],
+)
+def test_one_forward_with_a_graph_is_no_reason(body: str, tmp_path: Path) -> None:
+    """In one of two branches, outside of the loop, with a backward of its own, or without a graph."""
+    found = rounds(tmp_path, body)
+    assert (found.words, found.failure) == (None, None)
+
+
 @pytest.mark.parametrize(
     ("first", "ran"),
     [
