@@ -91,7 +91,7 @@ test-all: build
 test-crash: build
 	$(BIN)/python scripts/crash_matrix.py -n $(JOBS) $(ARGS)
 
-# Every crash of public issues that is re-made in tests/corpus; make test-slow has the first ones, and of one in twelve of the
+# Every crash of public issues that is re-made in tests/corpus; make test-slow has the first ones, and of one in twenty-four of the
 # others those that do not wait for a time limit; of all, those that need no extension.
 test-corpus: build
 	$(BIN)/python -m pytest tests/corpus -n $(JOBS) -m "" --dist worksteal $(ARGS)

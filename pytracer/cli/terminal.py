@@ -13,8 +13,10 @@ import shutil
 import stat
 import sys
 import traceback
+from collections.abc import Iterator
 from typing import TextIO
 
+from pytracer._errors import PytracerError
 from pytracer._printable import neutral, one_line
 
 _HANG = 4
@@ -129,3 +131,16 @@ def show_traceback() -> None:
     """The current exception, for `-vv`; file names and messages in it are untrusted, too."""
     lines = traceback.format_exc().splitlines()
     show("".join(f"{one_line(line)}\n" for line in lines), error=True)
+
+
+@contextlib.contextmanager
+def one_line_for_an_error() -> Iterator[None]:
+    """The job has run: from here on, an internal error is one line on stderr and nothing else."""
+    try:
+        yield
+    except PytracerError as error:
+        say(str(error))
+    except KeyboardInterrupt:
+        say("interrupted; `pytracer inspect` makes the report again")
+    except Exception as error:  # whatever it is, the job's status counts more
+        say(f"the report failed: {type(error).__name__}: {error}; please report it")

@@ -4,7 +4,7 @@ cases.toml has those that rules were made for, ranks.toml failures among ranks, 
 any rule knew them. Cases without expected words were measured only; they are not run here.
 `root`: only root may do what the program does. `or`: what a race may end in as well; `survives`: it may end well, too,
 and is run again. `by_processor`: on some it always ends well.
-Of the sets after the first one in twelve is in `make test-slow`, but none that stands still until its time limit; of
+Of the sets after the first one in twenty-four is in `make test-slow`, but none that stands still until its time limit; of
 all, none that needs an extension: tests/crash has such deaths, smaller.
 
 The programs are as in the issues, re-made for one version of torch. What really happened was found without pytracer.
@@ -68,7 +68,7 @@ VARIABLES = {
 def _param(place: int, name: str, case: dict[str, Any]) -> Any:
     marks = [pytest.mark.xfail(reason=case["xfail"], strict=not case.get("by_chance"))] if "xfail" in case else []
     takes_minutes = "xfail" in case or "needs" in case or (name != _FIRST and "limit_s" in case)
-    if takes_minutes or (name != _FIRST and place % 12):
+    if takes_minutes or (name != _FIRST and place % 24):
         marks.append(pytest.mark.every_case)
     return pytest.param(case, id=case["id"], marks=marks)
 
