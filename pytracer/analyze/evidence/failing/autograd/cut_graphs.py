@@ -197,7 +197,7 @@ def _off_by_mode(at: FailingLine, loss: str) -> str | None:
                 continue
             call = item.items[0].context_expr
             test = argument_at(call, 0, "mode") if isinstance(call, ast.Call) else None
-            if test is None or outcome(test, lambda node, spot=spot: at.value_at(node, spot)) is not False:
+            if test is None or outcome(test, partial(at.value_at, spot=spot)) is not False:
                 continue
             held = [name for name in names_in(test) if name in at.values_at(depth)]
             values = list_words([f"`{name}` is {at.values_at(depth)[name]}" for name in held])
