@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import partial
 
 from pytracer._patterns import Pattern
 from pytracer._text import list_words
