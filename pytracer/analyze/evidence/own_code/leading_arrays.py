@@ -52,12 +52,15 @@ class LeadingArrays(msgspec.Struct, frozen=True):
 
 def leading_arrays(view: ProcessView, values: Sequence[int]) -> LeadingArrays | None:
     """None where the numbers that are passed may be wrong as well: they are the sizes of no tensor, all together."""
+    sizes = _fit(view, values)
+    if sizes is None:
+        return None
     place, frame = own_place(view), next(iter(program_frames(view)), None)
     tree = syntax_tree(view.process.snapshot, frame)
     if place is None or tree is None or frame is None or frame.line is None:
         return None
-    made, sizes = own_definition(view, place.function), _fit(view, values)
-    if made is None or sizes is None:
+    made = own_definition(view, place.function)
+    if made is None:
         return None
     taken = [parameter(item, made.place, made.body) for item in split(made.parameters)]
     calls = [item for item in calls_on(tree, frame.line) if len(item.args) == len(taken)]  # also by `self.fn(...)`

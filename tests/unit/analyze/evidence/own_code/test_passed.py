@@ -47,7 +47,7 @@ def view_of(
     )
     live = {base: SimpleNamespace(base=base, nbytes=nbytes) for base, nbytes in (tensors or {}).values()}
     space = SimpleNamespace(live_around=live.get)
-    place = SimpleNamespace(addr=addr)
+    place = SimpleNamespace(addr=addr, storage=None)
     return SimpleNamespace(crash=crash, process=SimpleNamespace(snapshot=snapshot), space=space, place=place)
 
 
