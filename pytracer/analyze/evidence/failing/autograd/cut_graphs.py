@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-from functools import partial
 
 from pytracer._patterns import Pattern
 from pytracer._text import list_words
@@ -22,6 +21,7 @@ from pytracer.analyze.evidence.failing.autograd.graph_lines import (
 from pytracer.analyze.evidence.failing.autograd.reentrant import reentrant_checkpoint
 from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
+from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import argument_at, called_name
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.outcomes import outcome
@@ -198,7 +198,7 @@ def _off_by_mode(at: FailingLine, loss: str) -> str | None:
                 continue
             call = item.items[0].context_expr
             test = argument_at(call, 0, "mode") if isinstance(call, ast.Call) else None
-            if test is None or outcome(test, partial(at.value_at, spot=spot)) is not False:
+            if test is None or not _is_false(at, test, spot):
                 continue
             held = [name for name in names_in(test) if name in at.values_at(depth)]
             values = list_words([f"`{name}` is {at.values_at(depth)[name]}" for name in held])
@@ -208,6 +208,13 @@ def _off_by_mode(at: FailingLine, loss: str) -> str | None:
                 f"backward() and the optimizer's step() only where it switches them on (`if {source(test)}:`)."
             )
     return None
+
+
+def _is_false(at: FailingLine, test: ast.expr, spot: Spot) -> bool:
+    def value(node: ast.expr) -> str | None:
+        return at.value_at(node, spot)
+
+    return outcome(test, value) is False
 
 
 def _cutting_lines(at: FailingLine, loss: str) -> str | None:

@@ -86,10 +86,10 @@ def changed_in_place(at: FailingLine) -> str | None:
 def in_place_subject(at: FailingLine) -> str | None:
     """For the headline, which has the tensor before: `line 40 (...) and line 41 (...) seem to change it in place`."""
     found = may_change(at) if IN_PLACE in at.message else {}
-    found = by_operation(at, found) if len(found) > _MOST else found
     known = changed_output(at, [*_statements(at)]) if found else None
     if known is not None and len(known.lines) <= _MOST_NAMED:
         return f"{_listed(at, _texts(found, known))} {_verb(known)} in place {known.words(at)}"
+    found = by_operation(at, found) if len(found) > _MOST else found
     if not 0 < len(found) <= _MOST or _changes_of_parameters(at):
         return None
     return f"{_listed(at, found)} {'seem' if len(found) > 1 else 'seems'} to change it in place"
