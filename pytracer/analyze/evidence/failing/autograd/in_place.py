@@ -11,6 +11,7 @@ from pytracer._text import capital
 from pytracer.analyze.evidence.failing.autograd.backward_losses import loss_of
 from pytracer.analyze.evidence.failing.autograd.changed_outputs import ChangedOutput, changed_output
 from pytracer.analyze.evidence.failing.autograd.forward_lines import given
+from pytracer.analyze.evidence.failing.autograd.last_operations import by_operation, last_operation
 from pytracer.analyze.evidence.failing.autograd.optimizer_steps import (
     is_optimizer,
     may_be_left_before,
@@ -29,8 +30,6 @@ from pytracer.analyze.evidence.syntax.scopes import Scope, class_around, scope_o
 IN_PLACE = "modified by an inplace operation"
 _WEIGHT = Pattern(r"output 0 of (?:T|AsStrided|Transpose|Permute|Accumulate)(?:Backward0|Grad)?,")
 _OUTPUT = Pattern(r"which is output \d+ of \w+")
-_OPERATION = Pattern(r"output 0 of (\w+?)(?:Backward\d*)?,")
-_SYMBOLS = {"Mul": "*=", "Add": "+=", "Sub": "-=", "Div": "/="}  # these save no result of their own
 _APART = frozenset({"data", "grad", "init"})
 _ITERATED = frozenset({"parameters", "named_parameters", "buffers", "named_buffers"})
 _MOST = 2
@@ -89,7 +88,7 @@ def in_place_subject(at: FailingLine) -> str | None:
     known = changed_output(at, [*_statements(at)]) if found else None
     if known is not None and len(known.lines) <= _MOST_NAMED:
         return f"{_listed(at, _texts(found, known))} {_verb(known)} in place {known.words(at)}"
-    found = by_operation(at, found) if len(found) > _MOST else found
+    found = by_operation(at.message, found) if len(found) > _MOST else found
     if not 0 < len(found) <= _MOST or _changes_of_parameters(at):
         return None
     return f"{_listed(at, found)} {'seem' if len(found) > 1 else 'seems'} to change it in place"
@@ -97,24 +96,14 @@ def in_place_subject(at: FailingLine) -> str | None:
 
 def _of_operation(at: FailingLine, found: dict[tuple[str, int], str]) -> str | None:
     """Of many lines those with the operation that the message names as the tensor's last one."""
-    few, named = by_operation(at, found), _OPERATION.search(at.message)
-    if not few or named is None:
+    few = by_operation(at.message, found)
+    if not few:
         return None
     seem = "seem" if len(few) > 1 else "seems"
     return (
-        f"{capital(_listed(at, few))} {seem} to change it in place: the last operation of that tensor is {named[1]}. "
+        f"{capital(_listed(at, few))} {seem} to change it in place: the last operation of that tensor is {last_operation(at.message)}. "
         "backward() still needs what was there: write it so that it makes a new one (`x = x * y`, clone() before)."
     )
-
-
-def by_operation(at: FailingLine, found: dict[tuple[str, int], str]) -> dict[tuple[str, int], str]:
-    """`y *= 0.5` where the tensor is an output of Mul, which saves none: one or two lines, or none."""
-    named = _OPERATION.search(at.message)
-    symbol = _SYMBOLS.get(named[1]) if named is not None else None
-    if named is None or symbol is None:
-        return {}
-    few = {key: text for key, text in found.items() if f" {symbol} " in text or f".{named[1].lower()}_(" in text}
-    return few if len(few) <= _MOST else {}
 
 
 def _of_output(at: FailingLine, known: ChangedOutput) -> str:
