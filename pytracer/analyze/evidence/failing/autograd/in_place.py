@@ -96,13 +96,13 @@ def in_place_subject(at: FailingLine) -> str | None:
 
 def _of_operation(at: FailingLine, found: dict[tuple[str, int], str]) -> str | None:
     """Of many lines those with the operation that the message names as the tensor's last one."""
-    few = by_operation(at.message, found)
+    few, named = by_operation(at.message, found), last_operation(at.message)
     if not few:
         return None
-    seem = "seem" if len(few) > 1 else "seems"
+    lines = f"{capital(_listed(at, few))} {'seem' if len(few) > 1 else 'seems'} to change it in place"
     return (
-        f"{capital(_listed(at, few))} {seem} to change it in place: the last operation of that tensor is {last_operation(at.message)}. "
-        "backward() still needs what was there: write it so that it makes a new one (`x = x * y`, clone() before)."
+        f"{lines}: the last operation of that tensor is {named}. backward() still needs what was there: write it so "
+        "that it makes a new one (`x = x * y`, clone() before)."
     )
 
 
