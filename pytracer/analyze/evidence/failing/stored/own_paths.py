@@ -47,8 +47,10 @@ def _words(found: _Own) -> str:
 
 
 def _found(at: FailingLine) -> _Own | None:
+    if at.kind not in _RAISED or at.node is None:
+        return None
     spot, rank = at.slice.spot(0), rank_of(at)
-    if at.kind not in _RAISED or spot is None or rank is None or at.node is None:
+    if spot is None or rank is None:
         return None
     search = OwnValues(at.slice, at.files, at.frame.file)
     for path, writes in paths_of(at.node):
