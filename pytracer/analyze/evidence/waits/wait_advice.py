@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from pytracer._text import shortened, uncapital
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of
 from pytracer.analyze.evidence.waits.ended_fillers import ended_filler
 from pytracer.analyze.evidence.waits.executor_words import executor_advice
@@ -176,6 +177,15 @@ def _unread_pipe(view: ProcessView, wait: ProcessWait) -> str | None:
         if called_name(item) in _READERS:
             continue
         pipes = [word.arg for word in item.keywords if word.arg in _OUTPUTS and _is_pipe(word.value)]
+        if any(word.arg == "stdin" and _is_pipe(word.value) for word in item.keywords) and not _closes_input(
+            view, wait
+        ):
+            more = f"; its {' and '.join(map(str, pipes))} is one, too, which is full at 64 KiB" if pipes else ""
+            return (
+                f"Line {item.lineno} makes the child's stdin a pipe, and no line closes it: a child that reads its "
+                f"input to the end waits for more{more}. Call communicate(input=...) instead of wait(), which closes "
+                "the one and reads the others, or stdin.close() before the wait. Else look at what it does meanwhile."
+            )
         if pipes:
             return (
                 f"Line {item.lineno} makes the child's {' and '.join(str(name) for name in pipes)} a pipe: when it is "
@@ -183,6 +193,14 @@ def _unread_pipe(view: ProcessView, wait: ProcessWait) -> str | None:
                 "DEVNULL or a file. If it writes less than that, look at what else it waits for."
             )
     return None
+
+
+def _closes_input(view: ProcessView, wait: ProcessWait) -> bool:
+    """`process.stdin.close()`, anywhere in the file."""
+    tree = syntax_tree(view.process.snapshot, wait.at)
+    return tree is None or any(
+        isinstance(item, ast.Call) and ast.unparse(item.func).endswith("stdin.close") for item in nodes_of(tree)
+    )
 
 
 def _own_input(view: ProcessView, wait: ProcessWait) -> str | None:

@@ -87,6 +87,20 @@ def test_child_that_may_have_filled_its_pipe_is_told(piped: bool, run: Path) -> 
     assert ("Line 2 makes the child's stderr a pipe" in advice(report)) == piped
 
 
+@pytest.mark.parametrize("closed", [True, False])
+def test_child_whose_input_nobody_closes_is_told(closed: bool, run: Path) -> None:
+    """It reads to the end of a pipe; the look-alike closes that, so that its output is what may be full."""
+    script = run / "train.py"
+    close = "    child.stdin.close()\n" if closed else "    child.stdin.flush()\n"
+    start = "subprocess.Popen(['x'], stdin=PIPE, stdout=PIPE)"
+    script.write_text(f"def score():\n    child = {start}\n{close}    child.wait()\n")
+    os.utime(script, (0, 0))  # older than the process
+    stack = [("Popen.wait", "/usr/lib/python3.11/subprocess.py", 1264), ("score", str(script), 4)]
+    report = ended(run, stopped(parent(), stack))
+    assert ("makes the child's stdin a pipe, and no line closes it" in advice(report)) is not closed
+    assert ("makes the child's stdout a pipe: when it is full" in advice(report)) is closed
+
+
 @pytest.mark.parametrize(
     ("arguments", "own"),
     [("['sort', *files]", True), ("['sort', *files], stdin=DEVNULL", False), ("[sys.executable]", False)],

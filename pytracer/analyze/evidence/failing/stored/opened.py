@@ -196,7 +196,12 @@ def absent_file(at: FailingLine) -> str | None:
             f"{folder} has '{like}' and no '{part}'{_names(at, path)}: correct the name where the path is made, or "
             "rename the file."
         )
-    if count == "0" and not _PARENT.search(at.message):
+    if _PARENT.search(at.message):
+        return (
+            f"{folder} has no '{part}'{_names(at, path)}, and what line {at.line} calls makes no folder: call "
+            "os.makedirs(os.path.dirname(path), exist_ok=True) before it, with the path that is written."
+        )
+    if count == "0":
         named = "The current folder" if folder == "." else folder
         return f"{named} is empty{_names(at, path)}: nothing has been written to it, or another folder is meant."
     return None

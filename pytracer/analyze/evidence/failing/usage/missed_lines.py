@@ -53,9 +53,6 @@ def missed(at: FailingLine, spot: Spot, line: int, *, unset: bool = False) -> Mi
     first = inner.lineno if inner is not None else 0
     if isinstance(inner, (ast.For, ast.AsyncFor)) and not _had_a_round(at, spot, inner):
         return None
-    skipped = _always_skipped(at, spot, inner, line) if unset else None
-    if skipped is not None:
-        return skipped
     tests = [item for item in own_nodes(spot.scope) if isinstance(item, ast.If) and first < item.lineno < line]
     for item in sorted(tests, key=lambda one: one.lineno):
         held = outcome(item.test, lambda node: at.value_at(node, spot))
@@ -76,7 +73,7 @@ def missed(at: FailingLine, spot: Spot, line: int, *, unset: bool = False) -> Mi
         when = " in the last round" if inner is not None else ""
         test = f"`{source(item.test)}` ({at.place(spot, item.lineno)})"
         return Missed(f"{test} {does}{when}{_values(at, spot, item.test)}")
-    return None
+    return _always_skipped(at, spot, inner, line) if unset else None
 
 
 def _loops(spot: Spot) -> list[ast.stmt]:
@@ -113,8 +110,9 @@ def _always_skipped(at: FailingLine, spot: Spot, loop: ast.stmt | None, line: in
     if sum(isinstance(item, _ENDS_ROUND) for item in nodes_of(only)) > 1:
         return None
     test = f"`{source(only.test)}` ({at.place(spot, only.lineno)})"
+    values = "" if _changed_since(spot, only, 0) else _values(at, spot, only.test)
     return Missed(
-        f"{test} held in each round, which skips it{_values(at, spot, only.test)}",
+        f"{test} held in each round, which skips it{values}",
         "See why it held each time: the first round is enough for that.",
     )
 
