@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from pytracer._text import capital, list_words
+from pytracer._text import list_words
 from pytracer.analyze.evidence.failing.expressions import short, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.calls import called_name
@@ -14,9 +14,11 @@ _MOST = 2
 
 
 def changed_folder(at: FailingLine) -> str | None:
-    """The lines that change it; nothing where a folder of the path itself is there."""
+    """The lines that change it, where the current one is empty: the file may be nowhere as well."""
     path, folder = at.values.get("file"), at.values.get("file folder")
     if at.kind != "FileNotFoundError" or path is None or path.startswith(("/", "~")) or folder not in (None, "", "."):
+        return None
+    if at.values.get("file folder entries") != "0":
         return None
     calls = [
         (file, item)
@@ -30,7 +32,7 @@ def changed_folder(at: FailingLine) -> str | None:
     many = len(calls) > 1
     before = "these lines" if many else "that line"
     return (
-        f"{capital(lines)} change{'' if many else 's'} the current folder, in which the relative path '{path}' is "
-        f"looked for. If it is meant from the folder before, make it absolute before {before} "
-        "(os.path.abspath(), or from the folder of `__file__`)."
+        f"The current folder is empty: {lines} change{'' if many else 's'} it, and the path '{path}' is relative. If it "
+        f"is meant from the folder before, make it absolute before {before} (os.path.abspath(), or from the folder of "
+        "`__file__`); else nothing has been written there."
     )
