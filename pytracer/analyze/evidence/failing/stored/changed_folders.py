@@ -30,9 +30,9 @@ def changed_folder(at: FailingLine) -> str | None:
         return None
     lines = list_words([f"{at.in_file(file, item.lineno)} (`{short(source(item))}`)" for file, item in calls])
     many = len(calls) > 1
-    before = "these lines" if many else "that line"
+    before, change = ("these lines", "change") if many else ("that line", "changes")
     return (
-        f"The current folder is empty: {lines} change{'' if many else 's'} it, and the path '{path}' is relative. If it "
+        f"The current folder is empty: {lines} {change} it, and the path '{path}' is relative. If it "
         f"is meant from the folder before, make it absolute before {before} (os.path.abspath(), or from the folder of "
         "`__file__`); else nothing has been written there."
     )

@@ -62,4 +62,4 @@ def test_file_that_is_nowhere_is_not_laid_to_the_folder(tmp_path: Path) -> None:
     """Its name may be wrong as well."""
     found = said(tmp_path, "os.chdir(folder)", {})
     assert "relative" not in (found.subject or "")
-    assert "The current folder is empty" in (found.words or "")
+    assert "The current folder is empty: line 3 (`os.chdir(folder)`) changes it" in (found.words or "")
