@@ -330,19 +330,15 @@ def _of_values(kept: _Kept, file: str, made: str) -> KeepingLine:
         )
     graphs = () if _without_graph(kept.made, kept.node) else dict.fromkeys(kept.graphs)
     also = "".join(f" Keep `{name}.item()` in place of `{name}`, which holds its graph." for name in graphs)
-    view = only_slice(kept.node, kept.names)
-    if view is not None:
-        return KeepingLine(
-            f"{place} keeps each {names} in {held}",
-            f"{place[0].upper()}{place[1:]} (`{_text(kept)}`) keeps `{view}`, a view, which holds the memory of all of "
-            f"{names}: keep `{view}.clone()` (of a NumPy array `.copy()`), or leave it out.{also}",
-            container=ast.unparse(kept.container),
-        )
     of = f", which {made} makes" if kept.made.line is not None else ""
+    view = only_slice(kept.node, kept.names)
+    few = "keep a number or a few values of it (detach() alone keeps all of its values)"
+    keeps = f"each {names}{of}: leave it out, or {few}."
+    if view is not None:
+        keeps = f"`{view}`, a view, which holds the memory of all of {names}: keep `{view}.clone()`, or leave it out."
     return KeepingLine(
         f"{place} keeps each {names} in {held}",
-        f"{place[0].upper()}{place[1:]} (`{_text(kept)}`) keeps each {names}{of}: leave it out, or keep a "
-        f"number or a few values of it (detach() alone keeps all of its values).{also}",
+        f"{place[0].upper()}{place[1:]} (`{_text(kept)}`) keeps {keeps}{also}",
         container=ast.unparse(kept.container),
     )
 
