@@ -20,19 +20,24 @@ _OFF = Pattern(r"\b(?:no_grad|inference_mode)\b|set_grad_enabled\((?:mode=)?Fals
 
 
 class Ungraded(msgspec.Struct, frozen=True):
-    """`layers`: attributes of the class `owner`. `text`: `with torch.no_grad()`, at `place`."""
+    """`layers`: attributes of the class `owner`. `text`: `with torch.no_grad()`, at `place`.
+
+    `unless`: the branch by which they run elsewhere, `if self.tune (line 12)`.
+    """
 
     layers: tuple[str, ...]
     owner: str
     text: str
     place: str
+    unless: str | None = None
 
     @property
     def words(self) -> str:
         """`` `lateral` and `fpn` of DecodeHead run only below `with torch.no_grad()` (train.py:18) ``."""
         layers = list_words([f"`{layer}`" for layer in self.layers], len(self.layers))
         run = "runs" if len(self.layers) == 1 else "run"
-        return f"{layers} of {self.owner} {run} only below `{self.text}` ({self.place})"
+        below = f"below `{self.text}` ({self.place})"
+        return f"{layers} of {self.owner} {run} {f'{below} unless {self.unless}' if self.unless else f'only {below}'}"
 
 
 def layers_without_gradients(view: ProcessView, names: Sequence[str]) -> Ungraded | None:
@@ -47,16 +52,16 @@ def layers_without_gradients(view: ProcessView, names: Sequence[str]) -> Ungrade
     if not layers or None in layers:
         return None
     found = {
-        (owner.name, text, f"{short_file(file)}:{line}")
+        (owner.name, text, f"{short_file(file)}:{line}", unless)
         for file, tree in program_files(view.process.snapshot, frames).items()
         for owner in nodes_of(tree)
         if isinstance(owner, ast.ClassDef) and all(_sets(owner, layer or "") for layer in layers)
-        for text, line in [_around_all(owner, [layer or "" for layer in layers])]
+        for text, line, unless in [_around_all(owner, [layer or "" for layer in layers])]
     }
     if len(found) != 1:
         return None
-    owner_name, text, place = found.pop()
-    return Ungraded(tuple(layer or "" for layer in layers), owner_name, text, place) if text else None
+    owner_name, text, place, unless = found.pop()
+    return Ungraded(tuple(layer or "" for layer in layers), owner_name, text, place, unless) if text else None
 
 
 def _layer(name: str) -> str | None:
@@ -73,9 +78,12 @@ def _sets(owner: ast.ClassDef, layer: str) -> bool:
     )
 
 
-def _around_all(owner: ast.ClassDef, layers: Sequence[str]) -> tuple[str, int]:
-    """The one block or decorator that all uses of the layers are below; an empty text where there is none."""
-    found = set[tuple[str, int]]()
+def _around_all(owner: ast.ClassDef, layers: Sequence[str]) -> tuple[str, int, str | None]:
+    """The one block or decorator that all uses of the layers are below; an empty text where there is none.
+
+    Those in a branch of an `if` that does not have that block do not count: the `if` is the last item then.
+    """
+    found, branches = set[tuple[str, int]](), list[ast.If | None]()
     for method in owner.body:
         if not isinstance(method, ast.FunctionDef) or method.name == "__init__":
             continue
@@ -94,5 +102,25 @@ def _around_all(owner: ast.ClassDef, layers: Sequence[str]) -> tuple[str, int]:
         for item in own_nodes(method):
             if isinstance(item, ast.Attribute) and variable(item) in {f"self.{layer}" for layer in layers}:
                 around = [(text, line) for text, line, end in off if line <= item.lineno <= end]
-                found.add(around[-1] if around else ("", 0))
-    return found.pop() if len(found) == 1 else ("", 0)
+                if around:
+                    found.add(around[-1])
+                else:
+                    branches.append(_branch_without(method, item.lineno, [line for _, line, _ in off]))
+    if len(found) != 1 or None in branches or len({id(item) for item in branches}) > 1:
+        return "", 0, None
+    other = branches[0] if branches else None
+    unless = f"`{ast.unparse(other.test)}` (line {other.lineno})" if other is not None else None
+    return (*found.pop(), unless)
+
+
+def _branch_without(method: ast.FunctionDef, line: int, blocks: Sequence[int]) -> ast.If | None:
+    """The `if` of the method whose body has the line, and none of the blocks."""
+    return next(
+        (
+            item
+            for item in own_nodes(method)
+            if isinstance(item, ast.If) and blocks and item.body[0].lineno <= line <= (item.body[-1].end_lineno or 0)
+            if not any(item.body[0].lineno <= block <= (item.body[-1].end_lineno or 0) for block in blocks)
+        ),
+        None,
+    )

@@ -30,9 +30,9 @@ net = Head()
 """
 
 
-def said(folder: Path, names: list[str]) -> str | None:
+def said(folder: Path, names: list[str], program: str = PROGRAM) -> str | None:
     file = folder / "train.py"
-    file.write_text(PROGRAM, encoding="utf-8")
+    file.write_text(program, encoding="utf-8")
     snapshot = SimpleNamespace(argv=(), created_wall_ns=time.time_ns() + 10**9)
     frames = [PythonFrame(function="<module>", file=str(file), line=15)]
     view: Any = SimpleNamespace(process=SimpleNamespace(snapshot=snapshot), exception_stack_of_program=frames)
@@ -58,3 +58,20 @@ def said(folder: Path, names: list[str]) -> str | None:
 def test_the_line_that_switches_gradients_off_is_named(names: list[str], words: str | None, tmp_path: Path) -> None:
     """Where it alone explains all of the parameters."""
     assert said(tmp_path, names) == words
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "told"),
+    [
+        ("if self.tune: return self.tower(x)", "with torch.no_grad(): return self.tower(x)", True),
+        ("y = self.tower(x + 1)", "with torch.no_grad(): return self.tower(x) + y", False),
+        ("if self.tune: return self.tower(x)", "return self.tower(x)", False),
+    ],
+    ids=["one way each", "both run", "never off"],
+)
+def test_branch_by_which_they_run_with_gradients_is_named(first: str, second: str, told: bool, tmp_path: Path) -> None:
+    """Not of a layer that the same way runs twice."""
+    lines = ["class Net(nn.Module):", "    def __init__(self):", "        self.tower = nn.Linear(4, 4)"]
+    lines += ["    def encode(self, x):", f"        {first}", f"        {second}", "net = Net()"]
+    words = "`tower` of Net runs below `with torch.no_grad()` (train.py:6) unless `self.tune` (line 5)"
+    assert said(tmp_path, ["tower.weight"], "\n".join(lines)) == (words if told else None)
