@@ -62,16 +62,31 @@ def row_beyond(at: FailingLine, found: re.Match[str]) -> str | None:
     places = too_many_places(at, rows, high)
     if places is not None:
         return f"`{layer.name}`{at.came(layer.name)}{places}"
+    number = f"{_number_of_rows(at, layer.name, rows)} "
     if high == rows:
-        need = "numbers from 1, or a token for padding or unknown, need" if low else "a token for padding needs"
-        end = ", or number from 0" if low else ""
+        why = "numbers from 1, or a token for padding or unknown," if low == 1 else "a token for padding or unknown"
         return (
-            f"{table}, and `{passed}` reaches {high}: one row too few. Make it with {rows + 1} ({need} one more){end}."
+            f"{table}, and `{passed}` reaches {high} in this batch, others may reach more.{number}"
+            f"Make it by the number of all ids (len(vocab), or the greatest of all data + 1), {rows + 1} at least "
+            f"({why} may be what is not counted), or map what is beyond it to one of its rows."
         )
     return (
-        f"{table}, and `{passed}` reaches {high}: make the table for the vocabulary or length in use (len(tokenizer), "
+        f"{table}, and `{passed}` reaches {high}.{number}Make the table for the vocabulary or length in use (len(tokenizer), "
         "resize_token_embeddings), or cut or map what is beyond it."
     )
+
+
+def _number_of_rows(at: FailingLine, layer: str, rows: int) -> str:
+    """`` The 900 is a constant, line 17: `'input_size': 900`. ``; nothing where its own line, or none, has it."""
+    made = at.made(layer)
+    call = made.node if made is not None else None
+    count = argument_at(call, 0, "num_embeddings") if isinstance(call, ast.Call) else None
+    if made is None or count is None or isinstance(count, ast.Constant):
+        return ""
+    found = at.constants(count, made.spot)
+    if len(found) != 1 or not isinstance(found[0].node, ast.Constant) or found[0].node.value != rows:
+        return ""
+    return f" The {rows} is a constant ({at.shown(found[0])})."
 
 
 def index_beyond(at: FailingLine, found: re.Match[str]) -> str | None:
