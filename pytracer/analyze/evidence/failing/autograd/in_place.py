@@ -17,6 +17,7 @@ from pytracer.analyze.evidence.failing.autograd.optimizer_steps import (
     may_be_left_before,
     stepped_optimizer,
 )
+from pytracer.analyze.evidence.failing.autograd.part_writes import part_words, part_writes
 from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.slicing.bindings import bindings_of
@@ -44,6 +45,9 @@ def changed_in_place(at: FailingLine) -> str | None:
     known = changed_output(at, [*_statements(at)])
     if known is not None:
         return _of_output(at, known)
+    parts = part_writes(at, _statements(at))
+    if parts is not None:
+        return part_words(at, parts)
     found = may_change(at)
     if len(found) > _MOST:
         return _of_operation(at, found)
@@ -88,6 +92,9 @@ def in_place_subject(at: FailingLine) -> str | None:
     known = changed_output(at, [*_statements(at)]) if found else None
     if known is not None and len(known.lines) <= _MOST_NAMED:
         return f"{_listed(at, _texts(found, known))} {_verb(known)} in place {known.words(at)}"
+    parts = part_writes(at, _statements(at)) if found else None
+    if parts is not None:
+        return parts.words(at)
     found = by_operation(at.message, found) if len(found) > _MOST else found
     if not 0 < len(found) <= _MOST or _changes_of_parameters(at):
         return None

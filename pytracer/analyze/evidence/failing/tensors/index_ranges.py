@@ -71,8 +71,8 @@ def row_beyond(at: FailingLine, found: re.Match[str]) -> str | None:
             f"({why} may be what is not counted), or map what is beyond it to one of its rows."
         )
     return (
-        f"{table}, and `{passed}` reaches {high}.{number}Make the table for the vocabulary or length in use (len(tokenizer), "
-        "resize_token_embeddings), or cut or map what is beyond it."
+        f"{table}, and `{passed}` reaches {high}.{number}Make the table for the vocabulary or length in use "
+        "(len(tokenizer), resize_token_embeddings), or cut or map what is beyond it."
     )
 
 

@@ -29,6 +29,10 @@ loss.backward()
     [
         ("[torch.FloatTensor [4, 3, 64, 64]], which is output 0 of Tanh", "output 0 of Tanh [4, 3, 64, 64]"),
         ("[torch.cuda.HalfTensor [8]], which is output 1 of SplitBackward0", "output 1 of SplitBackward0 [8]"),
+        (
+            "[torch.FloatTensor [8]], which is output 0 of torch::autograd::CopySlices",
+            "output 0 of torch::autograd::CopySlices [8]",
+        ),
         ("[torch.FloatTensor []]", "a tensor []"),
     ],
 )
