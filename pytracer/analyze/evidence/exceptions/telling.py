@@ -25,8 +25,8 @@ _NOISE = Pattern(
     re.MULTILINE,
 )
 _SAVED = Pattern(  # of autograd: the tensor shorter, without versions and hint
-    r"(?<=inplace operation): \[torch\.[\w.]*Tensor (\[[\d, ]*\])\](?:, which is (output \d+ of [\w:]+))?, is at version "
-    r"\d+; expected version \d+ instead\.(?: Hint: [^\n]*)?"
+    r"(?<=inplace operation): \[torch\.[\w.]*Tensor (\[[\d, ]*\])\](?:, which is (output \d+ of [\w:]+))?, is at "
+    r"version \d+; expected version \d+ instead\.(?: Hint: [^\n]*)?"
 )
 _BACKTRACE = Pattern(r"^(?:Exception raised from |C\+\+ CapturedTraceback:|frame #0: )", re.MULTILINE)
 _WRAPPED = 4  # lines of a sentence

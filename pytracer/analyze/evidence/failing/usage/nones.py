@@ -15,6 +15,7 @@ from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.usage.no_gradients import no_gradient
 from pytracer.analyze.evidence.failing.usage.none_operands import none_by_message, of_bias
 from pytracer.analyze.evidence.failing.usage.none_results import gives_none, none_of_call
+from pytracer.analyze.evidence.failing.usage.one_way import set_on_one_way
 from pytracer.analyze.evidence.slicing.bindings import bindings_of, last_binding
 from pytracer.analyze.evidence.syntax.bindings import attribute_settings, lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value, passed_values
@@ -26,7 +27,6 @@ from pytracer.analyze.evidence.syntax.scopes import (
     class_around,
     default_of,
     is_parameter,
-    own_nodes,
 )
 
 _MESSAGE = Pattern(
@@ -134,9 +134,9 @@ def _of_variable(at: FailingLine, name: str) -> str | None:
         owner = class_around(at.tree, at.scope)
         of = _Owner(owner, name.removeprefix("self."), at.frame.file) if owner is not None else None
         return _of_attribute(at, name, of) if of is not None else None
-    unset = _set_on_one_way(at, name)
+    unset = set_on_one_way(at, name)
     if unset is not None:
-        return unset
+        return unset.words
     option = _of_option(at, name)
     if option is not None:
         return option
@@ -227,43 +227,21 @@ def none_subject_of_option(at: FailingLine) -> str | None:
     return f"no {found[1]} was given" if found is not None else None
 
 
+def one_way_subject(at: FailingLine) -> str | None:
+    """Of a result that a function sets on one way: what the headline says of it."""
+    words = none_value(at)
+    node = none_node(at) if words is not None and at.own else None
+    name = variable(node) if node is not None else None
+    found = set_on_one_way(at, name) if name is not None else None
+    return found.subject if found is not None and found.words == words else None
+
+
 def untaken_subject(at: FailingLine) -> str | None:
     """Of a function that returns a value for others only: what the headline says of it."""
     words = none_value(at) or ""
     found = _ONLY.search(without_places(words))
     first = first_clause(words) or ""
     return first if found is not None and "returns a value" in first else found[1] if found is not None else None
-
-
-def _set_on_one_way(at: FailingLine, name: str) -> str | None:
-    """`loss` of what forward() returns, which is set only `if labels is not None`."""
-    found = at.made(name)
-    if found is None or not isinstance(found.node, ast.Name) or found.spot.depth is not None:
-        return None
-    inner, scope = found.node.id, found.spot.scope
-    bound = sorted(lines_that_bind(scope, inner), key=lambda item: item[0])
-    tests = [
-        item
-        for item in own_nodes(scope)
-        if isinstance(item, ast.If) and len(bound) == 2 and item.lineno < bound[1][0] <= (item.end_lineno or 0)
-    ]
-    if len(tests) != 1 or bound[0][1] is None or not is_none(bound[0][1]):
-        return None
-    place = at.place(found.spot, bound[1][0])
-    by = f"{getattr(scope, 'name', 'the function')}() sets it"
-    why = f"`{name}` is None: {by} only if `{source(tests[0].test)}` ({place})"
-    names = [part.id for part in nodes_of(tests[0].test) if isinstance(part, ast.Name) and is_parameter(scope, part.id)]
-    given = at.slice.argument(names[0], found.spot) if len(set(names)) == 1 else None
-    if given is None or (isinstance(given[0], ast.Constant) and not is_none(given[0])):
-        return f"{why}, which did not hold, or gave None. Look at what decides it."
-    value, spot = given
-    line = at.place(spot, getattr(value, "lineno", spot.line))
-    passed = f"{line} passes `{names[0]}={source(value)}`"
-    if spot.scope is scope:
-        return f"{why}, and the call passes no `{names[0]}`. Pass it, or compute the loss from the other outputs."
-    if isinstance(value, ast.Call) and called_name(value) == "get":
-        return f"{why}, and {passed}, which finds no such key: print the keys that there are, and use theirs."
-    return f"{why}, and {passed}. Look at why that is so."
 
 
 def _of_object(at: FailingLine, node: ast.Subscript | ast.Attribute) -> str | None:
