@@ -156,6 +156,7 @@ from pytracer.analyze.evidence.failing.usage.dropped_libraries import (
 )
 from pytracer.analyze.evidence.failing.usage.empties import nothing_there
 from pytracer.analyze.evidence.failing.usage.endless_lookups import endless_lookup, endless_subject
+from pytracer.analyze.evidence.failing.usage.grown_numbers import grown_number, grown_subject
 from pytracer.analyze.evidence.failing.usage.hidden_methods import hidden_method
 from pytracer.analyze.evidence.failing.usage.imports import failed_import
 from pytracer.analyze.evidence.failing.usage.kinds import (
@@ -271,6 +272,7 @@ KINDS = (
     Kind(number_of_environment, (environment_subject,)),
     Kind(no_number, (no_number_subject,)),
     Kind(text_array),
+    Kind(grown_number, (grown_subject,)),
     Kind(seed_beyond),
     Kind(pickled_elsewhere),
     Kind(folder_for_file),
