@@ -9,6 +9,7 @@ import msgspec
 
 from pytracer._patterns import Pattern
 from pytracer._text import capital, count_words, hex_addr, size_words
+from pytracer.analyze.evidence.ends.growing_stores import mostly_others
 from pytracer.analyze.evidence.ends.growing_values import carried_state, joined_to_itself, loaded_file, made_layers
 from pytracer.analyze.evidence.ends.keeping_iterators import KeepingIterator, keeping_iterator
 from pytracer.analyze.evidence.ends.keeping_lines import KeepingLine, keeping_line
@@ -336,6 +337,10 @@ def _evidence(view: ProcessView, found: Sequence[Holding], most: int) -> Evidenc
 def holder_advice(view: ProcessView) -> str:
     """The line that held the most, for the next step; nothing where it held no tensor, or too little to matter."""
     found = holdings(view)
+    whole = not view.process.snapshot.light and not any(item.some for item in found)
+    others = mostly_others(view, _total(found)) if whole else None
+    if others is not None:
+        return f" {others}"
     if not found or found[0].nbytes < _WORTH_A_LOOK:
         return ""
     first = _piled_up(found)
