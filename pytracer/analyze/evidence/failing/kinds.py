@@ -35,6 +35,7 @@ from pytracer.analyze.evidence.failing.data.sampled_indices import batch_as_inde
 from pytracer.analyze.evidence.failing.data.samples import empty_sequence, not_json, unequal_samples, unequal_subject
 from pytracer.analyze.evidence.failing.data.seeds import seed_beyond
 from pytracer.analyze.evidence.failing.data.shared_files import shared_file
+from pytracer.analyze.evidence.failing.data.short_buffers import short_buffer
 from pytracer.analyze.evidence.failing.data.single_rows import one_row_of_several
 from pytracer.analyze.evidence.failing.data.text_arrays import text_array
 from pytracer.analyze.evidence.failing.data.text_values import no_number, no_number_subject
@@ -273,6 +274,7 @@ KINDS = (
     Kind(no_number, (no_number_subject,)),
     Kind(text_array),
     Kind(grown_number, (grown_subject,)),
+    Kind(short_buffer),
     Kind(seed_beyond),
     Kind(pickled_elsewhere),
     Kind(folder_for_file),
