@@ -175,6 +175,7 @@ from pytracer.analyze.evidence.failing.usage.nones import (
     item_subject,
     none_subject_of_option,
     none_value,
+    one_way_subject,
     untaken_subject,
 )
 from pytracer.analyze.evidence.failing.usage.optimizer_numbers import optimizer_number
@@ -342,7 +343,7 @@ KINDS = (
     Kind(repeated_calls),
     Kind(walked_too_deep),
     Kind(none_by_rank, (by_rank_subject,)),
-    Kind(none_value, (none_subject_of_option, untaken_subject, item_subject)),
+    Kind(none_value, (none_subject_of_option, one_way_subject, untaken_subject, item_subject)),
     Kind(refused_setting, (text_subject,)),
     Kind(optimizer_number),
     Kind(stacked_list),

@@ -64,11 +64,10 @@ def row_beyond(at: FailingLine, found: re.Match[str]) -> str | None:
         return f"`{layer.name}`{at.came(layer.name)}{places}"
     number = f"{_number_of_rows(at, layer.name, rows)} "
     if high == rows:
-        why = "numbers from 1, or a token for padding or unknown," if low == 1 else "a token for padding or unknown"
         return (
-            f"{table}, and `{passed}` reaches {high} in this batch, others may reach more.{number}"
-            f"Make it by the number of all ids (len(vocab), or the greatest of all data + 1), {rows + 1} at least "
-            f"({why} may be what is not counted), or map what is beyond it to one of its rows."
+            f"{table}, and `{passed}` reaches {high} in this batch, others may reach more.{number}Make it by the "
+            f"number of all ids (len(vocab), with those for padding and unknown), {rows + 1} at least, or map what is "
+            "beyond it."
         )
     return (
         f"{table}, and `{passed}` reaches {high}.{number}Make the table for the vocabulary or length in use "

@@ -6,12 +6,17 @@ import ast
 import re
 
 from pytracer._patterns import Pattern
+from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
+from pytracer.analyze.evidence.slicing.reached_spots import reached_spot
 from pytracer.analyze.evidence.slicing.spots import Made, Spot
 from pytracer.analyze.evidence.syntax.calls import argument_at, called_name
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
+from pytracer.analyze.evidence.syntax.scopes import scope_of
 
 _LAYERS = 4
 _ENTRIES = Pattern(r"(?:dict|list|set|\w*[dD]ict|Counter) of (\d+)$")
+_LAYER = Pattern(r"(?:Lazy)?(?:Linear|Conv(?:Transpose)?[123]d)$")
 
 
 def last_layer(at: FailingLine, output: str) -> str:
@@ -65,3 +70,24 @@ def _gives(at: FailingLine, output: str, layer: ast.Call, spot: Spot) -> bool:
     given = argument_at(layer, 1, "out_features")
     shape, features = at.shape(output), at.evaluated(given, spot) if given is not None else None
     return shape is None or features is None or features in shape.sizes
+
+
+def layer_that_gives(at: FailingLine, size: int) -> str | None:
+    """``Line 78 (`nn.Conv2d(16, n_class, 1)`; line 18: `n_class = 20`)`` of the only layer with that many outputs."""
+    found: list[tuple[str, ast.Call, list[Made]]] = []
+    files = {**at.files, at.frame.file or "": at.tree}
+    for file, tree in files.items():
+        for item in nodes_of(tree):
+            if not isinstance(item, ast.Call) or not _LAYER.match(called_name(item) or ""):
+                continue
+            given = argument_at(item, 1, "out_features", "out_channels")
+            spot = reached_spot(at.slice, files, file, scope_of(tree, item.lineno), item.lineno)
+            if given is None or spot is None or at.evaluated(given, spot) != size:
+                continue
+            found.append((file, item, at.constants(given, spot)))
+    if len(found) != 1:
+        return None
+    file, layer, constants = found[0]
+    place = at.in_file(file, layer.lineno)
+    by = [at.shown(item) for item in constants if item.line != layer.lineno or item.spot.file != file]
+    return f"{place[0].upper()}{place[1:]} (`{source(layer)}`{f'; {by[0]}' if len(by) == 1 else ''})"

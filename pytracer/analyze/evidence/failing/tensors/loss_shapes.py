@@ -10,6 +10,7 @@ from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.recorded import sizes_in
+from pytracer.analyze.evidence.failing.tensors.last_layers import layer_that_gives
 from pytracer.analyze.evidence.failing.tensors.planes import folded
 from pytracer.analyze.evidence.syntax.names import variable
 
@@ -69,7 +70,24 @@ def unlike_target(at: FailingLine, found: re.Match[str]) -> str | None:
         return f"{has}: {each}"
     if given[:1] != target[:1] and given[1:] == target[1:]:
         return f"{has}: their batches differ{_from_both(at, output, goal)}."
+    by_layer = _of_channels(at, given, target, at.came(goal.strip("`")))
+    if by_layer is not None:
+        return f"{has}: {by_layer}"
     return f"{has}, and both must be alike{_from_both(at, output, goal)}."
+
+
+def _of_channels(at: FailingLine, given: tuple[int, ...], target: tuple[int, ...], came: str) -> str | None:
+    """Where only the sizes of dimension 1 differ, and a single layer of the program gives that of the output."""
+    if len(given) != len(target) or given[:1] != target[:1] or given[2:] != target[2:]:
+        return None
+    layer = layer_that_gives(at, given[1])
+    if layer is None:
+        return None
+    return (
+        f"they differ in dimension 1, {given[1]} and {target[1]}. {layer} is the only layer that is seen to make "
+        f"{given[1]}: let it make as many as the target{came} has classes or channels, {target[1]}, or the target "
+        f"{given[1]}."
+    )
 
 
 def _squeezed(name: str) -> str:
