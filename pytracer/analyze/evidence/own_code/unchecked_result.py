@@ -37,6 +37,9 @@ from pytracer.report.job import NativeFrame
 THROUGH = Pattern(r"(?<![\w.>])(?P<name>[A-Za-z_]\w*)\s*(?:\[|->)|(?<![\w)\]])\s*\*\s*(?P<pointed>[A-Za-z_]\w*)\b")
 FURTHER = Pattern(r"(?:->|\.)\s*\w+\s*(?:->|\[|\.)|[\])]\s*(?:->|\[|\.)|\*\s*\w+\s*(?:->|\[)|\*\s*\(")
 _CALL = Pattern(r"^(?:\([\w\s:*]*\)\s*|(?:static|reinterpret|const)_cast<[^<>]*>\s*\(\s*)?(?P<called>[\w:.>-]+)\s*\(")
+_CAST = r"(?:\([\w\s:]*\*[\s*]*(?:const\s*)?\)\s*|(?:static|reinterpret|const)_cast<[^<>]*>\s*\(\s*)"
+_DEREFERENCE = rf"(?:^|(?<=[=(,;{{?:!])|(?<=return))\s*\*\s*(?:{_CAST})?"  # no product
+_DIRECT = Pattern(rf"(?P<star>{_DEREFERENCE})?(?<![\w.>])(?P<called>(?!(?:sizeof|return)\b)[A-Za-z_][\w:]*)\s*\(")
 _CONDITION = Pattern(r"^\s*(?:\w+\s*:\s*)?(?:if|else|while|for|do|switch|case)\b|[?]")
 _NULL = Pattern(r"\breturn\b[^;]*\b(?:NULL|nullptr)\b[^;]*;|\breturn\s+0\s*;")
 _NAME = Pattern(r"^[A-Za-z_]\w*$")
@@ -61,10 +64,13 @@ class UncheckedResult(msgspec.Struct, frozen=True):
     given: str | None = None
     asks: str | None = None  # `n == 0`, by which it does, in words of `function`
     when: str = ""  # when a function of the C library returns null
+    direct: bool = False  # the line goes through what the call returns, without a variable
 
     @property
     def summary(self) -> str:
         """For the headline."""
+        if self.direct:
+            return f"`{self.call}` returned null"
         given = f", for {self.given}" if self.given is not None else ""
         return f"`{self.name}` is null, as `{self.call}` at {self.made_at} returned it{given}"
 
@@ -74,6 +80,11 @@ class UncheckedResult(msgspec.Struct, frozen=True):
         asks = f" where `{self.asks}`" if self.asks is not None else ""
         returned = f", which returns null at {self.returned}{asks}" if self.returned is not None else ""
         what = f" Then look at {self.given}: it is what was asked for." if self.given is not None else ""
+        if self.direct:
+            return (
+                f"Check what `{self.call}` returns before {self.place} goes through it: nothing does"
+                f"{returned}. Let {self.function}() report that to its caller.{self.when}{what}"
+            )
         return (
             f"Check `{self.name}` before {self.place} uses it: nothing does behind `{self.call}` at {self.made_at}"
             f"{returned}. Let {self.function}() report that to its caller.{self.when}{what}"
@@ -92,9 +103,10 @@ def unchecked_result(view: ProcessView) -> UncheckedResult | None:
     lines = text.split("\n")
     place, end = statement_at(lines, number), sum(len(item) + 1 for item in lines[:number])
     around, name = function_around(text, place), _gone_through(text[place:end])
-    if around is None or name is None:
+    if around is None:
         return None
-    return returned_null(view, frame, (file, text), name, place, end, number)
+    found = returned_null(view, frame, (file, text), name, place, end, number) if name is not None else None
+    return found or _through_call(view, frame, (file, text), (place, end), around, number)
 
 
 def returned_null(
@@ -140,8 +152,75 @@ def returned_null(
         returned,
         _of_program(view, frame, given),
         asks,
-        null_when(text, function, given),
+        _when(text, file, function, given),
     )
+
+
+def _through_call(
+    view: ProcessView,
+    frame: NativeFrame,
+    source: tuple[str, str],
+    span: tuple[int, int],
+    around: Function,
+    number: int,
+) -> UncheckedResult | None:
+    """`n = *(int *)dlsym(so, "N");`, `id = find(v, word)->id;`: where the line reads through nothing else."""
+    file, text = source
+    head, sets, value = text[span[0] : span[1]].partition("=")
+    running = value if sets and not value.startswith("=") and not head.rstrip().endswith(tuple("=!<>")) else head
+    found = [*_DIRECT.finditer(running)]
+    access = view.fault.access if view.fault is not None else None
+    if len(found) != 1 or access != "read" or _CONDITION.search(running) is not None:
+        return None
+    opens = found[0].end() - 1
+    last = closing(running, opens)
+    if last is None:
+        return None
+    inside, last = running[opens:last], last + 1
+    member = re.match(r"[\s)]*->\s*\w+", running[last:])
+    behind = running[last + (member.end() if member is not None else 0) :]
+    again = re.match(r"[\s)]*(?:->|\[|\.)", behind) is not None
+    if (
+        again
+        or bool(found[0]["star"]) == (member is not None)
+        or any(THROUGH.search(part) or FURTHER.search(part) for part in (running[: found[0].start()], inside, behind))
+    ):
+        return None
+    call, given = " ".join(running[found[0].start("called") : last].split()), split(inside[1:])
+    function = re.split(r"::|\.", found[0]["called"])[-1]
+    at = line_in(file, number, None)
+    returned, asks = _null_return(text, file, function, given)
+    when, shown = _when(text, file, function, given), shortened(call, _QUOTED)
+    wanted = _of_program(view, frame, given) if returned is not None else None
+    return UncheckedResult(shown, shown, around.name, at, at, returned, wanted, asks, when, direct=True)
+
+
+def _when(text: str, file: str, function: str, given: Sequence[str]) -> str:
+    """When it returns null: also of a function of the program that returns what one of the C library does."""
+    found = null_when(text, function, given) or _unexported(text, file, function, given)
+    functions = defined(text, function)
+    end = closing(text, functions[0].body) if len(functions) == 1 else None
+    if found or end is None:
+        return found
+    values = [item["value"].strip() for item in _GIVES.finditer(text, functions[0].body, end)]
+    call = _CALL.match(values[0]) if len(values) == 1 else None
+    last = closing(values[0], call.end() - 1) if call is not None else None
+    if call is None or last is None or values[0][last:].strip(") "):
+        return ""
+    inner = null_when(text, call["called"], split(values[0][call.end() : last]))
+    return f" {function}() returns what {call['called']}() does.{inner}" if inner else ""
+
+
+def _unexported(text: str, file: str, function: str, given: Sequence[str]) -> str:
+    """Of dlsym(): `static` names are in no table, nor are those of a library that does not have them."""
+    name = given[1] if function in ("dlsym", "dlvsym") and len(given) > 1 else ""
+    if not name:
+        return ""
+    asked = f"`{name[1:-1]}`" if name.startswith('"') else "the name"
+    found = re.search(rf"\bstatic\b[^;{{}}()]*\b{re.escape(name[1:-1])}\b", text) if name.startswith('"') else None
+    at = line_in(file, text.count("\n", 0, found.start()) + 1, None) if found is not None else None
+    own = f": it is `static` at {at}, and a library that is built with that line does not" if at is not None else ""
+    return f" {function}() returns null where the library does not export {asked} (`nm -D` lists what it does){own}."
 
 
 def _gone_through(running: str) -> str | None:

@@ -42,6 +42,7 @@ def view_of(
     use: str = "return e->id;",
     base: int = 0,
     inlined: str | None = None,
+    access: str = "read",
 ) -> Any:
     """A process that died in line `use` of vocab_id(). `inlined`: a header of a function that is inlined there."""
     file, library, program = folder / "vocab.c", folder / "libvocab.so", folder / "train.py"
@@ -64,7 +65,7 @@ def view_of(
     return SimpleNamespace(
         native_stack=[NativeFrame(function="vocab_id", image=str(library), lines=lines)], crash=crash,
         process=SimpleNamespace(snapshot=snapshot), python_stack=None, region_python=(),
-        instruction=SimpleNamespace(base="rax", base_value=base),
+        instruction=SimpleNamespace(base="rax", base_value=base), fault=SimpleNamespace(access=access),
     )  # fmt: skip
 
 
@@ -131,3 +132,58 @@ def test_line_that_returns_null_is_named_only_where_nothing_else_may_be_null(tmp
     """An element of a table may be null as well."""
     found = unchecked_result(view_of(tmp_path, nothing="if (!v->slots) return NULL; return v->slots[0];"))
     assert found is not None and "returns null at" not in found.advice
+
+
+@pytest.mark.parametrize(
+    ("use", "call"),
+    [
+        ('v->count = *(const int *)dlsym(so, "OBS_N");', 'dlsym(so, "OBS_N")'),
+        ('int n = *(int*) dlsym(so, "OBS_N");', 'dlsym(so, "OBS_N")'),
+        ('return *reinterpret_cast<const int *>(dlsym(so, "OBS_N"));', 'dlsym(so, "OBS_N")'),
+        ("return find(v, tok)->id;", "find(v, tok)"),
+        ("return *find(v, tok);", "find(v, tok)"),
+    ],
+)
+def test_line_that_goes_through_what_a_call_returned(use: str, call: str, tmp_path: Path) -> None:
+    """Without a variable between."""
+    found = unchecked_result(view_of(tmp_path, made="int n = 0;", use=use))
+    assert found is not None and found.summary == f"`{call}` returned null"
+    assert found.advice.startswith(f"Check what `{call}` returns before vocab.c:9 goes through it: nothing does")
+
+
+def test_symbol_that_is_static_is_named(tmp_path: Path) -> None:
+    """Of a source that has it so; else only what to look for."""
+    use = 'return *(const int *)dlsym(so, "OBS_N");'
+    found = unchecked_result(
+        view_of(tmp_path, nothing="return NULL; } static const int OBS_N = 5; void f(void) {", use=use)
+    )
+    assert found is not None and "it is `static` at vocab.c:4" in found.advice
+    found = unchecked_result(view_of(tmp_path, use=use))
+    assert found is not None and "static" not in found.advice
+    assert "where the library does not export `OBS_N` (`nm -D` lists what it does)." in found.advice
+
+
+def test_wrapper_of_fopen_is_told_with_what_it_returns(tmp_path: Path) -> None:
+    """As of fopen() itself."""
+    found = unchecked_result(view_of(tmp_path, nothing='return fopen(word, "r");', made="FILE *e = opened(v, tok);"))
+    assert found is not None and "fopen" not in found.advice
+    text = 'return NULL; } FILE *opened(const char *word) { return fopen(word, "r");'
+    found = unchecked_result(view_of(tmp_path, nothing=text, made="FILE *e = opened(tok);"))
+    assert found is not None and "opened() returns what fopen() does. fopen() returns null where" in found.advice
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"use": "return find(v, tok)->next->id;"},
+        {"use": "return find(v->list, tok)->id;"},
+        {"use": "return find(v, tok)->id + v->count;"},
+        {"use": "return n * find(v, tok);"},
+        {"use": "*(int *)find(v, tok) = 1;", "access": "write"},
+        {"use": "return find(v, tok) ? find(v, tok)->id : 0;"},
+        {"use": "return *find(v, tok) + *find(v, word);"},
+    ],
+)
+def test_line_with_another_pointer_is_not_told(how: dict[str, Any], tmp_path: Path) -> None:
+    """Nor one that writes, multiplies, or asks before."""
+    assert unchecked_result(view_of(tmp_path, made="int n = 0;", **how)) is None
