@@ -159,6 +159,11 @@ def limited_suspect(view: ProcessView) -> CountedWrite | None:
     return found if other is None else None
 
 
+def has_known_suspect(view: ProcessView) -> bool:
+    """Whether the source shows a write that may leave a block, and not only that a call is given memory."""
+    return (own_allocation(view) or counted_memory(view) or limited_suspect(view) or negative_words(view)) is not None
+
+
 def suspect_behind(view: ProcessView, beside: Overwritten | None) -> Behind | None:
     """The program's lines that pass a buffer and its count to the first suspect, and the one that made the buffer."""
     short = own_allocation(view)

@@ -50,11 +50,13 @@ from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.at_fault import of_unfit
 from pytracer.analyze.evidence.heap.behind_storage import Overwritten, overwritten
 from pytracer.analyze.evidence.heap.beyond_storage import BeyondStorage, beyond_advice, beyond_storage, used_at
+from pytracer.analyze.evidence.heap.freed_by_owner import FreedByOwner, freed_by_owner
 from pytracer.analyze.evidence.heap.heap import HeapDamage, allocator_user, ends_in, heap_damage, user_words
 from pytracer.analyze.evidence.heap.heap_suspects import (
     ONLY_NOTICED,
     beside_advice,
     first_suspect,
+    has_known_suspect,
     heap_advice,
     running_conversion,
     suspect_behind,
@@ -87,10 +89,11 @@ _TWICE = "double free or corruption (fasttop)"  # the other texts that begin so 
 _FREES = ("free", "cfree", "__libc_free", "__GI___libc_free", "munmap_chunk")  # they look at the address itself
 _FREED_BEFORE = ("free(): double free", "double free or corruption")
 _BY_ITS_LIST = ("free(): double free", _TWICE)  # it was the start of a block
+_COUNTS_AS_FREE = "double free or corruption (!prev)"  # by the size of the next block, which a write may reach as well
 _ABOUT_FREED = ("free(): ", "munmap_chunk(): ", "double free or corruption")
 _BY_ITS_CALLER = ("free(): invalid pointer", "munmap_chunk(): invalid pointer", "free(): double free", _TWICE)
 
-Freed = FreedPointer | FreedByPython | FreedResult | FreedNumber
+Freed = FreedPointer | FreedByPython | FreedResult | FreedNumber | FreedByOwner
 
 
 class HeapCorruption:
@@ -124,6 +127,7 @@ class HeapCorruption:
         elif behind is not None:
             what = f"{_found(view, damage)}: {behind.summary}"
         known = (freed or deleter or beyond or unfit or running) is not None or _freed_by_own(view, user, damage)
+        refused = _is_refused(view, user, damage)
         unheld = unheld_memory(view) if not known else None
         if unheld is not None:
             long_before = "; it may have been damaged long before" if ends_in(view) is not None else ""
@@ -133,7 +137,7 @@ class HeapCorruption:
             what += f"; the first suspect: {dropped.fact}"
         explained = (freed, deleter, beyond, unfit, unheld, dropped)
         by_numbers = not _is_callers(damage) or has_unfit_before(view)
-        unexplained = all(item is None for item in explained) and by_numbers
+        unexplained = all(item is None for item in explained) and by_numbers and not refused
         suspect = first_suspect(view, behind) if unexplained else None
         if suspect is not None:
             what += f"; {suspect}"
@@ -179,7 +183,7 @@ class HeapCorruption:
             else suspect_behind(view, behind)
             if suspect is not None
             else Behind.of([], freed)
-            if isinstance(freed, (FreedResult, FreedNumber))
+            if isinstance(freed, (FreedResult, FreedNumber, FreedByOwner))
             else None,
         )
 
@@ -211,7 +215,7 @@ def _advice(view: ProcessView, user: str | None, damage: HeapDamage, deleter: De
     return unchecked_advice(view) or heap_advice(
         view,
         user,
-        frees=_is_callers(damage) and not _only_noticed(view, user),
+        frees=(_is_callers(damage) or _is_refused(view, user, damage)) and not _only_noticed(view, user),
         freed=(damage.text or "").startswith(_FREED_BEFORE),
     )
 
@@ -221,6 +225,8 @@ def _freed(view: ProcessView, damage: HeapDamage) -> Freed | None:
     if not (damage.text or "").startswith(_ABOUT_FREED) and damage.function not in _FREES:
         return None
     found = freed_pointer(view) or freed_result(view) or freed_number(view) or freed_by_python(view)
+    if found is None and (damage.text or "").startswith(_FREED_BEFORE):
+        return freed_by_owner(view)
     of_other = isinstance(found, (OtherAllocator, FreedByPython, FreedResult))
     return None if of_other and (damage.text or "").startswith(_BY_ITS_LIST) else found
 
@@ -234,6 +240,14 @@ def _unfit(view: ProcessView, behind: Overwritten | None) -> Unfit | UnfitState 
 def _is_callers(damage: HeapDamage) -> bool:
     """Whether the address itself that was freed may be wrong, and not only what lies around it."""
     return (damage.text or "").startswith(_BY_ITS_CALLER) or (damage.function or "") in _FREES
+
+
+def _is_refused(view: ProcessView, user: str | None, damage: HeapDamage) -> bool:
+    """Whether native code of the program freed a block that counts as free, and no write that may do so is known."""
+    if not (damage.text or "").startswith(_COUNTS_AS_FREE) or has_known_suspect(view):
+        return False
+    frame = _frame_of(view, user)
+    return frame is not None and is_of_own_image(frame)
 
 
 def _written(view: ProcessView, damage: HeapDamage) -> str | None:
@@ -287,4 +301,6 @@ def _found(view: ProcessView, damage: HeapDamage, freed: Freed | None = None) ->
         return f"died{when} inside the allocator ({damage.function})"
     if isinstance(freed, FreedResult):
         return f"aborted{when} because free() was given an address that malloc() never gave out"  # the heap is whole
+    if isinstance(freed, FreedByOwner):
+        return f"aborted{when} because free() refused a block"  # the heap is whole, if it was freed before
     return f"aborted{when} because the C library found its heap damaged"
