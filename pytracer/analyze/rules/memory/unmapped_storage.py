@@ -32,6 +32,7 @@ from pytracer.analyze.evidence.lifetime.owner_calls import owner_calls
 from pytracer.analyze.evidence.lifetime.owner_object import owner_object
 from pytracer.analyze.evidence.lifetime.reallocation import reallocation_of
 from pytracer.analyze.evidence.lifetime.resized_owner import resized_owner
+from pytracer.analyze.evidence.lifetime.temporary_owner import TemporaryOwner, temporary_owner
 from pytracer.analyze.evidence.lifetime.unmapping import (
     unmapper_words,
     unmapping_evidence,
@@ -94,6 +95,8 @@ class UnmappedStorage(StorageFaultRule[None]):
             why = ended.summary
         elif resized is not None:
             why = f"it {resized.summary}"
+        elif (temporary := _temporary(view)) is not None:
+            why = f"{why}; {temporary.summary}"
         if cut is not None:
             why = cut.summary
         return Description(
@@ -119,8 +122,14 @@ def _behind(view: ProcessView) -> Behind:
     owner = owner_object(view) if unmapping_of(view) is None else None
     gone = dropped_owner(view) or closed_owner(view)
     cause: object = cut_memory(view) or local_blob(view) or ended_owner(view) or resized_owner(view, shrunk=False)
-    cause = cause or gone or owner or owner_calls(view)
+    cause = cause or gone or _temporary(view) or owner or owner_calls(view)
     return Behind.of([], made, cause)
+
+
+def _temporary(view: ProcessView) -> TemporaryOwner | None:
+    """Where nothing that is recorded shows who gave the memory away."""
+    known = unmapping_of(view) or local_blob(view) or dropped_owner(view) or closed_owner(view) or cut_memory(view)
+    return temporary_owner(view) if known is None else None
 
 
 def _by_words(view: ProcessView) -> str:
@@ -133,6 +142,9 @@ def _advice(view: ProcessView) -> str:
     ended = ended_owner(view) or resized_owner(view, shrunk=False)
     if ended is not None:
         return ended.advice
+    temporary = _temporary(view)
+    if temporary is not None:
+        return temporary.advice
     owner = owner_object(view)
     if unmapping is None and owner is not None:
         return owner.advice
@@ -150,8 +162,8 @@ def _advice(view: ProcessView) -> str:
         return calls.advice
     if unmapping is None:
         return (
-            "Keep what owns the memory - the mapping, the array, the library's object - for as long as the tensor, or "
-            "clone() the tensor."
+            "Keep what owns the memory - the mapping, the library's object behind an array - for as long as the "
+            "tensor, or copy it while that lives."
         )
     line = unmapping_line(unmapping)
     closed = f"{place_words(line)} closed" if line is not None else f"{unmapper_words(view, unmapping)} unmapped"

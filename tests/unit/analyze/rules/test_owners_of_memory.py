@@ -6,6 +6,8 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from pytracer.analyze.engine import build_report
 from pytracer.decode.types.snapshot import StorageHit
 from pytracer.decode.types.storage_table import StorageTable
@@ -95,3 +97,65 @@ def test_address_of_something_else(tmp_path: Path) -> None:
     report = report_of(tmp_path, ENDS.format("lib.frame(path)"), 3, 5)
     assert "values" not in (verdict_of(report).summary or "")
     assert "who unmapped the memory" in ((report.findings or [])[0].missing or ())
+
+
+TEMPORARY = """class Scans:
+    def __init__(self, lib, handle):
+        self.lib, self.handle = lib, handle
+    def array(self):
+        {lends}
+    def __del__(self):
+        self.lib.list_free(self.handle)
+class Loader:
+    def batch(self):
+        {line}
+        {give}
+loader = Loader()
+held = loader.batch()
+print(held.sum())
+"""
+LENT = "return np.ctypeslib.as_array(self.lib.data(self.handle), shape=(9, 9))"
+GIVEN = "return torch.from_numpy(values)"
+
+
+@pytest.mark.parametrize(
+    ("line", "lends", "ends"),
+    [
+        ("values = self.pipe.run().array()", LENT, "That object ends with that line"),
+        ("scans = self.pipe.run(); values = scans.array()", LENT, "That object ends when batch() returns"),
+        (
+            "values = make(3).array()",
+            "return np.frombuffer(self.window(), np.float32)",
+            "That object ends with that line",
+        ),
+    ],
+)
+def test_owner_that_ended_where_the_array_was_made_is_named(line: str, lends: str, ends: str, tmp_path: Path) -> None:
+    """Its finalizer frees what the array is over."""
+    source = TEMPORARY.format(line=line, lends=lends, give=GIVEN)
+    verdict = verdict_of(report_of(tmp_path, source, 11, 14))
+    assert verdict.class_ == "use-after-free"
+    assert "; it is of the Scans of line 10 (`" in (verdict.summary or "")
+    advice = verdict.advice or ""
+    assert (
+        ends in advice and "its __del__() (line 7) frees the memory: a clone() of the tensor comes too late" in advice
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "lends", "give"),
+    [
+        ("self.scans = self.pipe.run(); values = self.scans.array()", LENT, GIVEN),
+        ("scans = self.pipe.run(); values = scans.array(); self.kept.append(scans)", LENT, GIVEN),
+        ("scans = self.pipe.run(); values = scans.array()", LENT, "return torch.from_numpy(values), scans"),
+        ("values = self.pipe.run().array().copy()", LENT, GIVEN),
+        ("values = self.pipe.run().array()", LENT.replace("return", "return np.array(") + ")", GIVEN),
+        ("values = self.pipe.run().array()", "return Held(self, np.frombuffer(self.window()))", GIVEN),
+        ("values = self.pipe.run().array()", "return self.lib.copied(self.handle)", GIVEN),
+    ],
+)
+def test_owner_that_is_kept_or_copied_is_not_named(line: str, lends: str, give: str, tmp_path: Path) -> None:
+    """By the loader, a list, the caller, or by the array itself."""
+    verdict = verdict_of(report_of(tmp_path, TEMPORARY.format(line=line, lends=lends, give=give), 11, 14))
+    assert "it is of the Scans" not in (verdict.summary or "")
+    assert "comes too late" not in (verdict.advice or "")
