@@ -12,11 +12,12 @@ import msgspec
 from pytracer._text import time_words
 from pytracer.analyze.evidence.exceptions.loaders import loading_since
 from pytracer.analyze.evidence.slicing.files import program_files
+from pytracer.analyze.evidence.syntax.empty_rounds import empty_rounds, only_generator
 from pytracer.analyze.evidence.syntax.endless import reason_of
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.same_successors import same_again
 from pytracer.analyze.evidence.syntax.scopes import class_named, own_nodes
-from pytracer.analyze.evidence.syntax.unbounded import Reason, head_of, is_unbounded
+from pytracer.analyze.evidence.syntax.unbounded import EndlessLoop, Reason, head_of, is_unbounded
 from pytracer.analyze.evidence.waits.waits import program_stack
 from pytracer.analyze.naming import LineWords, line_in
 from pytracer.analyze.view import ProcessView
@@ -24,6 +25,7 @@ from pytracer.analyze.view import ProcessView
 _LONG_NS = 5_000_000_000
 _COMPUTES, _WAITS = 0.3, 0.02  # of one processor
 _OF_ITEMS = ("__getitem__", "__getitems__", "__iter__")
+_SHOWS = "`py-spy dump --pid` of the worker shows the line while it loads."
 _ELSE = (
     "If it is not that, time the batch in one process: `dataset[i]` for its samples, with num_workers=0. If it is only "
     "slow, raise the time limit."
@@ -52,6 +54,7 @@ class UnseenLoading(msgspec.Struct, frozen=True):
     getter: str | None
     """`Ink.__getitem__ (line 55)`."""
     loop: DatasetLoop | None
+    streams: bool = False  # it is an iterable dataset: it has no `dataset[i]`
 
     @property
     def words(self) -> str:
@@ -66,10 +69,16 @@ class UnseenLoading(msgspec.Struct, frozen=True):
     def advice(self) -> str | None:
         """What to change, or to look at; None where nothing is known but the wait."""
         if self.loop is not None:
-            return f"{self.loop.reason.advice} {_ELSE}"
+            return f"{self.loop.reason.advice} {_SHOWS if self.streams else _ELSE}"
         if not self.computed:
             return None
         at = f" of {self.getter}" if self.getter is not None else " of the dataset"
+        if self.streams:
+            return (
+                f"Look at the loops{at}, which have to yield, and to end where that worker has no data (its share may "
+                f"be empty). {_SHOWS} If it is only slow, raise the time limit, load less per sample, or use more "
+                "workers."
+            )
         return (
             "Time that batch in one process: `dataset[i]` for its samples, with num_workers=0. If it is only slow, "
             "raise the time limit, load less per sample, or use more workers; if it does not come back, look at the "
@@ -83,7 +92,8 @@ def unseen_loading(view: ProcessView, worker: ProcessView) -> UnseenLoading | No
         return None
     cpu, computed = _processor_time(worker)
     getter, loop = _of_dataset(view, worker)
-    return UnseenLoading(cpu, computed, getter, loop if cpu is None or computed else None)
+    streams = getter is not None and ".__iter__()" in getter
+    return UnseenLoading(cpu, computed, getter, loop if cpu is None or computed else None, streams)
 
 
 def _processor_time(worker: ProcessView) -> tuple[float | None, bool]:
@@ -109,7 +119,8 @@ def _of_dataset(view: ProcessView, worker: ProcessView) -> tuple[str | None, Dat
         if getter is not None:
             here = own[0].file if own else None
             line = line_in(file, getter.lineno, here)
-            return f"{name}.{getter.name}() ({line})", _loop_in(tree, getter, f"{name}.{getter.name}", file, here)
+            makes = only_generator(owner, getter) if owner is not None else getter
+            return f"{name}.{getter.name}() ({line})", _loop_in(tree, makes, f"{name}.{makes.name}", file, here)
     return None, None
 
 
@@ -120,10 +131,13 @@ def _loop_in(tree: ast.Module, getter: ast.FunctionDef, name: str, file: str, he
         (item, reason)
         for item in outer
         if isinstance(item, ast.While) or is_unbounded(item)
-        if (reason := same_again(tree, getter, item) or reason_of(getter, item, item.lineno)) is not None
-        and not reason.by_others
+        if (reason := _reason(tree, getter, item)) is not None and not reason.by_others
     ]
     if len(found) != 1:
         return None
     loop, reason = found[0]
     return DatasetLoop(line_in(file, loop.lineno, here), head_of(loop), name, reason)
+
+
+def _reason(tree: ast.Module, getter: ast.FunctionDef, loop: EndlessLoop) -> Reason | None:
+    return same_again(tree, getter, loop) or reason_of(getter, loop, loop.lineno) or empty_rounds(getter, loop)

@@ -88,3 +88,63 @@ def test_dataset_of_a_library_has_no_loop_to_name(run: Path, monkeypatch: pytest
     report = report_of(run, monkeypatch, cpu=40.0, dataset="torch.utils.data.dataset.Subset")
     assert "perhaps" not in summary(report)
     assert "look at the loops of the dataset" in advice(report)
+
+
+STREAM = """\
+class Crops(IterableDataset):
+    def __iter__(self):
+        {way}
+        while True:
+            {body}
+
+def train(loader):
+    for batch in loader:
+        step(batch)
+"""
+EACH = "for row in stream.rows():\n                yield row"
+
+
+def report_of_stream(
+    run: Path, monkeypatch: pytest.MonkeyPatch, body: str, way: str = "stream = self.part()"
+) -> Report:
+    """As report_of(), of a dataset that is iterated over."""
+    monkeypatch.setattr("tests.unit.analyze.evidence.waits.test_unseen_loading.SOURCE", "{tries}")
+    return report_of(run, monkeypatch, cpu=40.0, tries=STREAM.format(body=body, way=way))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        EACH,
+        "for n, row in enumerate(stream.rows()):\n                if n:\n                    yield row",
+        "rng.shuffle(order)\n            for row in stream.rows():\n                yield from row",
+    ],
+)
+def test_endless_stream_that_yields_nothing_over_an_empty_part(
+    body: str, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where no round ends it."""
+    report = report_of_stream(run, monkeypatch, body)
+    assert "perhaps in the loop of line 4 (`while True`) in Crops.__iter__: a round in which `" in summary(report)
+    assert "(`stream`: line 3): if it is empty there" in advice(report)
+    assert "dataset[i]" not in advice(report)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        f"{EACH}\n            if not self.repeat: return",
+        f"{EACH}\n            yield None",
+        f"rows = next(parts)\n            {EACH}",
+        f"{EACH}\n            else:\n                yield None",
+        "yield from stream.rows()",
+    ],
+)
+def test_stream_that_may_end_or_yield_otherwise_is_only_to_be_looked_at(
+    body: str, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An iterable dataset has no `dataset[i]`."""
+    report = report_of_stream(run, monkeypatch, body)
+    assert "perhaps in the loop" not in summary(report)
+    assert "Look at the loops of Crops.__iter__() (line 2), which have to yield" in advice(report)
+    assert "dataset[i]" not in advice(report)
