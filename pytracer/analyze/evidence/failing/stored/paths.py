@@ -13,6 +13,7 @@ from pytracer.analyze.evidence.syntax.scopes import class_around
 _SAME = frozenset({"str", "fspath", "abspath", "expanduser", "realpath", "normpath", "resolve"})
 PATH_CALLS = frozenset({*_SAME, "join", "joinpath", "Path", "PurePath", "dirname"})
 _DEEPEST = 12
+_OTHER = 1000  # apart from what another method sets
 
 
 def path_parts(slice_: Slice, node: ast.AST, spot: Spot) -> tuple[str, ...]:
@@ -71,5 +72,19 @@ def _unknown(node: ast.AST, spot: Spot) -> str:
         owner = class_around(spot.tree, spot.scope) or owner
     number = getattr(node, "lineno", 0)
     if isinstance(node, (ast.Name, ast.Attribute)):
-        number = sum(line < spot.line for line, _, _ in bindings_of(spot.scope, text))
+        number = _times_bound(text, spot, owner)
     return f"{{{text} {number} {id(owner)}}}"
+
+
+def _times_bound(text: str, spot: Spot, owner: ast.AST) -> int:
+    """By the lines above; of an attribute that one other method alone sets anew, by those of that method."""
+    here = sum(line < spot.line for line, _, _ in bindings_of(spot.scope, text))
+    own = getattr(spot.scope, "name", "")
+    if not isinstance(owner, ast.ClassDef) or own == "__init__":
+        return here
+    methods = [item for item in owner.body if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    counts = {item.name: len([*bindings_of(item, text)]) for item in methods if item.name != "__init__"}
+    setters = [name for name, count in counts.items() if count]
+    if own in setters:
+        return here + _OTHER * setters.index(own)
+    return counts[setters[0]] if len(setters) == 1 else 0

@@ -178,3 +178,54 @@ def test_replacing_text_makes_no_file(call: str, makes: bool) -> None:
     """Nor do a dataclass or a table."""
     node = ast.parse(call, mode="eval").body
     assert isinstance(node, ast.Call) and can_make(node) == makes
+
+
+KEPT = """import os, json, torch, torch.distributed as dist
+class Net:
+    def save_pretrained(self, folder):
+        with open(os.path.join(folder, 'config.json'), 'w') as handle:
+            json.dump({}, handle)
+    @classmethod
+    def from_pretrained(cls, folder):
+        return open(os.path.join(folder, 'config.json'))
+class Trainer:
+    def __init__(self, rank):
+        self.rank, self.best = rank, None
+    def keep(self, step):
+        self.best = os.path.join(self.out, f'checkpoint-{step}')
+        if self.rank == 0:
+            self.model.save_pretrained(self.best)
+        {behind}
+    def train(self):
+        for step in range(3):
+            self.keep(step)
+        {between}
+        self.model = Net.from_pretrained(self.best)
+Trainer(1).train()
+"""
+WAY = [("Net.from_pretrained", 8), ("Trainer.train", 21), ("<module>", 22)]
+
+
+def kept(folder: Path, behind: str = "pass", between: str = "pass", anew: str = "") -> Explanation:
+    """Of a checkpoint whose folder an attribute keeps."""
+    source = KEPT.replace("{behind}", behind).replace("{between}", between) + anew
+    return said(folder, source, NO_FILE, WAY)
+
+
+def test_file_in_a_folder_that_an_attribute_keeps(tmp_path: Path) -> None:
+    """One method alone sets it, so that both lines mean the same."""
+    found = kept(tmp_path)
+    assert found.subject == "only rank 0 makes it (line 4), and rank 1 did not wait for that"
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"behind": "dist.barrier()"},
+        {"between": "dist.barrier()"},
+        {"between": "self.best = other"},
+    ],
+)
+def test_attribute_that_is_set_elsewhere_or_a_barrier_between(how: dict[str, str], tmp_path: Path) -> None:
+    """Then it may be another file, or the ranks met."""
+    assert "makes it" not in (kept(tmp_path, **how).subject or "")
