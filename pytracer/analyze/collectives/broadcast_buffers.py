@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import ast
+
 from pytracer._text import list_words
+from pytracer.analyze.collectives.description import place_of
 from pytracer.analyze.collectives.library_calls import is_of_ddp
 from pytracer.analyze.collectives.matching import Mismatch, Variant
 from pytracer.analyze.deaths.attribution import views_of
-from pytracer.analyze.view import JobView
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of
+from pytracer.analyze.tensors.source_lines import syntax_tree
+from pytracer.analyze.view import JobView, ProcessView
 from pytracer.decode.types.journal import Module, ModuleTensor
+from pytracer.decode.types.snapshot import Collective
 
 _INDICES = "int32"  # of the broadcast of bucket indices
 
@@ -27,6 +34,16 @@ def buffers_words(job: JobView, found: Mismatch) -> str | None:
         return None
     meant = [names for names, item in buffers.items() if any(_may_be_in(side, part) for part in item.tensors)]
     return f"the buffers ({list_words([f'`{name}`' for name in meant[0]])})" if len(meant) == 1 else "the buffers"
+
+
+def trains_at(view: ProcessView, call: Collective) -> bool:
+    """Whether the function that calls the forward has a backward() behind it: it is a step of the training."""
+    frame = place_of(call)
+    tree = syntax_tree(view.process.snapshot, frame)
+    if tree is None or frame is None or frame.line is None:
+        return False
+    calls = (item for item in own_nodes(scope_of(tree, frame.line)) if isinstance(item, ast.Call))
+    return any(called_name(item) == "backward" and item.lineno > frame.line for item in calls)
 
 
 def _names_of(module: Module) -> tuple[str, ...]:

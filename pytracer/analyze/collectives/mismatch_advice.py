@@ -6,14 +6,14 @@ import msgspec
 
 from pytracer.analyze.behind import Place
 from pytracer.analyze.collectives.beside_join import beside_join
-from pytracer.analyze.collectives.broadcast_buffers import buffers_words
+from pytracer.analyze.collectives.broadcast_buffers import buffers_words, trains_at
 from pytracer.analyze.collectives.call_sites import site_of
 from pytracer.analyze.collectives.collected_sizes import collected_size
 from pytracer.analyze.collectives.counted_calls import at_other_lines
 from pytracer.analyze.collectives.description import place_of, span_words, value_of
 from pytracer.analyze.collectives.extra_calls import extra_call
 from pytracer.analyze.collectives.left_out_calls import left_out_in_line
-from pytracer.analyze.collectives.library_calls import library_call
+from pytracer.analyze.collectives.library_calls import is_of_ddp, library_call
 from pytracer.analyze.collectives.local_parts import local_part
 from pytracer.analyze.collectives.matching import GroupMatch, Mismatch
 from pytracer.analyze.collectives.mismatch_sides import Sides, from_other_lines, two_sides
@@ -182,6 +182,8 @@ def _of_buffers(job: JobView, found: Mismatch) -> str:
     if words is None:
         return ""
     sides = two_sides(job, found) or ()
+    if any(is_of_ddp(call) and trains_at(view, call) for view, call in sides):
+        return ""  # that forward needs what it broadcasts, and another collective would be next
     told = any(below_forward(view, call, library_call(view, call)) for view, call in sides)
     return _IN_FORWARD.format(words) + (_NO_BUFFERS if told else _UNWRAPPED)
 

@@ -33,9 +33,11 @@ BUFFER = ("bank.positions", "int64")
 MEAN = ("norm.running_mean", "float32")
 
 
-def reported(run: Path, test: str = "if rank == 1:", buffers: Sequence[tuple[str, str]] = (BUFFER,)) -> Report:
+def reported(
+    run: Path, test: str = "if rank == 1:", buffers: Sequence[tuple[str, str]] = (BUFFER,), source: str = SOURCE
+) -> Report:
     """Rank 1 in the forward of a wrapped model, rank 0 in a barrier behind it; both recorded these buffers."""
-    program = str(program_in(run, SOURCE.format(test)))
+    program = str(program_in(run, source.format(test)))
     job = Ranks(2)
     barrier: Frame = ("barrier", f"{TORCH}/distributed/distributed_c10d.py", 5000)
     ways: list[list[Frame]] = [
@@ -115,3 +117,9 @@ def test_rows_name_the_own_call_of_each_rank(run: Path) -> None:
     assert rows[1].why == "called broadcast, rank 0 barrier"
     buffers = [call.buffer for rank in (0, 1) if (call := rows[rank].last_collective) is not None]
     assert [item.bucket_index if item is not None else None for item in buffers] == [None, 0]
+
+
+def test_forward_of_a_training_step_is_not_advised_to_go_without(run: Path) -> None:
+    """Its gradients are reduced next: the advice is for a forward that only some ranks come to."""
+    trained = SOURCE.replace("vectors = cat(encoder(part))", "vectors = cat(encoder(part))\n        vectors.backward()")
+    assert "broadcasts the buffers" not in advice(reported(run, source=trained))
