@@ -61,8 +61,8 @@ class TemporaryOwner(msgspec.Struct, frozen=True):
         ends = f"ends when {self.function}() returns" if self.name is not None else "ends with that line"
         return (
             f"Keep the {self.owner} of {self.made} (`{shortened(self.text, _QUOTED)}`) as long as the tensor, or copy "
-            f"in {self.method}() ({self.lends}) while it lives. That object {ends}, as the array of its memory does not "
-            f"keep it, and its __del__() ({self.frees}) frees the memory: a clone() of the tensor comes too late."
+            f"in {self.method}() ({self.lends}) while it lives. That object {ends}, as the array of its memory does "
+            f"not keep it, and its __del__() ({self.frees}) frees the memory: a clone() of the tensor comes too late."
         )
 
 
