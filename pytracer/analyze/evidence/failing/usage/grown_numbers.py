@@ -17,7 +17,8 @@ from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import is_parameter, own_nodes, spans, spans_body
 
 _MESSAGE = Pattern(
-    r"too large to convert|too big to convert|without overflow$|Overflow when unpacking long|^Python int(?:eger)? \d{19,} out of bounds"
+    r"too large to convert|too big to convert|without overflow$|Overflow when unpacking long"
+    r"|^Python int(?:eger)? \d{19,} out of bounds"
 )
 _KINDS = ("OverflowError", "RuntimeError", "TypeError")
 _GROWS = (ast.Add, ast.Mult, ast.LShift, ast.Pow)
