@@ -161,7 +161,9 @@ def limited_suspect(view: ProcessView) -> CountedWrite | None:
 
 def has_known_suspect(view: ProcessView) -> bool:
     """Whether the source shows a write that may leave a block, and not only that a call is given memory."""
-    return (own_allocation(view) or counted_memory(view) or limited_suspect(view) or negative_words(view)) is not None
+    libraries = own_libraries(view)
+    found = own_allocation(view) or counted_memory(view) or limited_suspect(view) or negative_words(view)
+    return (found or (_negative(view, libraries) if libraries is not None else None)) is not None
 
 
 def suspect_behind(view: ProcessView, beside: Overwritten | None) -> Behind | None:
