@@ -182,7 +182,7 @@ def _named(view: ProcessView, file: MappedFile) -> Rewriter | OpenRewriter | Fil
     alike = file_writer(view, file.path)
     if file.path.startswith(_OF_TORCH) or (alike is not None and alike.runs):
         return alike
-    return rewriter(view, file.path) or open_rewriter(view, file.path) or alike
+    return open_rewriter(view, file.path) or rewriter(view, file.path) or alike  # that on the stack first
 
 
 def _rewritten(file: MappedFile, known: _Known) -> str:

@@ -49,11 +49,12 @@ def _words(found: _Own) -> str:
 def _found(at: FailingLine) -> _Own | None:
     if at.kind not in _RAISED or at.node is None:
         return None
-    spot, rank = at.slice.spot(0), rank_of(at)
+    paths, spot = [*paths_of(at.node)], at.slice.spot(0)
+    rank = rank_of(at) if paths and spot is not None else None
     if spot is None or rank is None:
         return None
     search = OwnValues(at.slice, at.files, at.frame.file)
-    for path, writes in paths_of(at.node):
+    for path, writes in paths:
         value = search.of(path, spot)[0] if not writes else None
         if value is None or not value.names or is_handed_out(at.files, value):
             continue

@@ -60,7 +60,10 @@ def test_headline_has_the_tensor_whole(tensor: str, words: str) -> None:
                 "(`net(torch.ones(2, 3))`) made"
             ),
         ),
-        ("batch += batch.mean()\n    batch -= batch.std()\n    batch.mul_(2)", "None"),  # many: which one is not known
+        (
+            "batch += batch.mean()\n    batch -= batch.std()\n    batch.mul_(2)",  # many: torch names the last one
+            "line 4 (`batch.mul_(2)`) seems to change it in place",
+        ),
     ],
 )
 def test_headline_has_the_lines_that_the_advice_names(lines: str, subject: str, tmp_path: Path) -> None:
