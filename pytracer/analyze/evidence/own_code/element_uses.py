@@ -26,12 +26,12 @@ def leads_to_memory(body: str, parameter: str) -> bool:
         body: Of the function, with its head.
         parameter: A pointer.
     """
-    return _leads(body, parameter, [*_bounds(body), *_indices(body)])
+    return _leads(body, parameter, [*_bounds(body), *indices_of(body)])
 
 
 def is_index_of(line: str, body: str, parameter: str) -> bool:
     """The same of the indices of one line of `body`."""
-    return _leads(body, parameter, [*_indices(line)])
+    return _leads(body, parameter, [*indices_of(line)])
 
 
 def _leads(body: str, parameter: str, uses: list[str]) -> bool:
@@ -78,7 +78,7 @@ def _bounds(body: str) -> Iterator[str]:
             yield body[match.end() : end]
 
 
-def _indices(body: str) -> Iterator[str]:
+def indices_of(body: str) -> Iterator[str]:
     """What stands in brackets, without what stands in brackets there."""
     opened: list[int] = []
     for at, letter in enumerate(body):

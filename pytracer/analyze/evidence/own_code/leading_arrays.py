@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import math
+import re
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 
@@ -15,7 +16,8 @@ import msgspec
 from pytracer._text import list_words, shortened
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.own_code.c_text import split
-from pytracer.analyze.evidence.own_code.element_uses import is_index_of
+from pytracer.analyze.evidence.own_code.element_uses import indices_of, is_index_of
+from pytracer.analyze.evidence.own_code.native_bounds import NAME
 from pytracer.analyze.evidence.own_code.own_libraries import passed_by
 from pytracer.analyze.evidence.own_code.own_place import own_place
 from pytracer.analyze.evidence.own_code.own_signature import own_definition, parameter
@@ -72,19 +74,49 @@ def leading_arrays(view: ProcessView, values: Sequence[int]) -> LeadingArrays | 
         if len(held := list(passed_by(ast.Call(ast.Name("f"), [argument], [])))) == 1
         if item.element is not None and is_index_of(place.text, made.body, item.name)
     ]
-    if not names:
+    if not names or _is_checked(place.text, made.body):
         return None
     return LeadingArrays(
         tuple(dict.fromkeys(names)), frame.line, place.place, shortened(place.text.rstrip(";"), _QUOTED), sizes
     )
 
 
+def _is_checked(line: str, body: str) -> bool:
+    """Whether the function compares what the line indexes by, or cuts it to a range."""
+    names = {name for item in indices_of(line) for name in NAME.findall(item)}
+    within = "|".join(sorted(map(re.escape, names)))
+    asks = (rf"\bif\s*\([^;{{}}]*(?:\b(?:{within})\b\s*[<>]|[<>]=?\s*(?:{within})\b)",
+            rf"\b(?:{within})\s*=[^;]*(?:\?|\b\w*(?:min|max|clamp|clip|CLAMP|MIN|MAX)\w*\s*\()")  # fmt: skip
+    return bool(names) and any(re.search(item, body) is not None for item in asks)
+
+
 def _fit(view: ProcessView, values: Sequence[int]) -> tuple[int, ...] | None:
-    """Those that multiplied are the number of elements of the memory that was left."""
-    storage = view.place.storage if view.place is not None else None
-    holders = view.crash.holders if view.crash is not None else ()
-    sizes = {item.elements for item in holders if storage is not None and item.base == storage.base and item.elements}
-    return next((part for part in _parts(values) if math.prod(part) in sizes and min(part) > 1), None)
+    """Those that multiplied are the number of elements of the memory that was left, and in the order of its sizes.
+
+    A height and a width that are exchanged fit as well, and lead out of it.
+    """
+    storage, crash = view.place.storage if view.place is not None else None, view.crash
+    if storage is None or crash is None:
+        return None
+    elements = {item.elements for item in crash.holders if item.base == storage.base and item.elements}
+    shapes = {item.sizes for item in crash.arguments if item.base == storage.base and item.elements in elements}
+    return next((part for part in _parts(values) if _is_of(part, elements, shapes)), None)
+
+
+def _is_of(part: tuple[int, ...], elements: set[int], shapes: set[tuple[int, ...]]) -> bool:
+    if min(part) <= 1 or math.prod(part) not in elements:
+        return False
+    last = {sizes[-_LEAST:] for sizes in shapes}
+    return len(set(part)) == 1 or (bool(last) and all(_in_order(part, item) for item in last))
+
+
+def _in_order(part: tuple[int, ...], last: tuple[int, ...]) -> bool:
+    at = 0
+    for size in last:
+        if size not in part[at:]:
+            return False
+        at = part.index(size, at) + 1
+    return True
 
 
 def _parts(values: Sequence[int]) -> Iterator[tuple[int, ...]]:

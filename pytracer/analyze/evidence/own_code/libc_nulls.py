@@ -33,7 +33,7 @@ def _kept_open(text: str, function: str) -> str:
     close = "closedir" if function == "opendir" else "fclose"
     if re.search(rf"\b(?:{close}|pclose|close|shared_ptr|unique_ptr)\b", text) is not None:
         return ""
-    return f" Or where too many are open (`ulimit -n`): nothing in that file calls {close}(), so each call adds one."
+    return f" Or where too many are open (`ulimit -n`): nothing in that file calls {close}(), so each call may add one."
 
 
 def _named(given: str, literal: str) -> str:

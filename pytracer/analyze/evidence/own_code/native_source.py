@@ -13,6 +13,7 @@ import msgspec
 
 from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.native.fault_function import HEADERS
+from pytracer.analyze.evidence.own_code.c_text import closing, without_texts
 from pytracer.analyze.naming import short_file
 from pytracer.decode.files import read_all, regular_file
 from pytracer.report.job import NativeFrame, SourceLine
@@ -57,12 +58,19 @@ def local_arrays(frame: NativeFrame) -> list[LocalArray]:
     macros = {match[1]: int(match[2]) for text in lines if (match := _MACRO.match(text)) is not None}
     begin, until = _beginning(lines, line.line), line.line
     if begin < until and not any("{" in text for text in lines[begin : until - 1]):
-        until = next((at for at in range(begin + 1, len(lines)) if lines[at].startswith("}")), until)
+        until = _end(lines, begin) or until
     return [
         item
         for number in range(begin, until)
         for item in _declared(lines[number], f"{short_file(line.file or '')}:{number + 1}", macros)
     ]
+
+
+def _end(lines: list[str], begin: int) -> int | None:
+    """The number of the line where the first brace of a function closes."""
+    text = without_texts("\n".join(lines[begin : begin + _MOST_LINES]))
+    end = closing(text, text.index("{")) if "{" in text else None
+    return begin + text.count("\n", 0, end) + 1 if end is not None else None
 
 
 def own_source(frame: NativeFrame) -> tuple[SourceLine, list[str]] | None:

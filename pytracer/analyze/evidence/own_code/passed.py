@@ -85,7 +85,8 @@ def passed(view: ProcessView) -> Passed | None:
     answers = [_is_length(item, held, known) for item in arguments]
     lengths = True if True in answers else None if None in answers else False
     found = dict(_tensors(view, frame, names_of_line(tree, line)))
-    values = tuple(value for expression, value in held.items() if _ITEM.sub("", expression) in names)
+    of_names = [(_ITEM.sub("", expression), value) for expression, value in held.items()]
+    values = tuple(value for name in names for of_name, value in of_names if of_name == name)
     zeros = tuple(name for name in names if held.get(name) == 0)
     return Passed(line, numbers, tuple(found), lengths, values, tuple(found.values()), zeros)
 

@@ -39,6 +39,7 @@ _TAKES = Pattern(
 )
 _CHANGES = Pattern(rf"(?P<releases>{RELEASES.pattern})|(?P<takes>{_TAKES.pattern})|(?P<gives>\bPyGILState_Release\b)")
 _RELEASE = ("CDLL", "LoadLibrary", "load_library")
+_OF_OPERATORS = "ops.load_library"  # of torch: ctypes calls nothing of it
 _OF_BINDINGS = ("pybind11::", "std::", "void pybind11::", "nanobind::")
 _BY_PYBIND = Pattern(r"\bpybind11\b|\bgil_scoped_\w+|\btorch/extension\.h\b")
 _GUARDED = r"\bdef\w*\s*\([^;]*?&(?:\w+::)*{}\b[^;]*?call_guard\s*<[^>;]*(?P<at>gil_scoped_release)"
@@ -135,10 +136,11 @@ def _loaders(view: ProcessView) -> list[_Loader]:
     frames = program_frames(view)
     here = frames[0].file if frames else None
     return [
-        _Loader(name, line_in(file, node.lineno, here))
+        _Loader("PyDLL" if "pydll" in ast.unparse(node.func) else name, line_in(file, node.lineno, here))
         for file, tree in program_files(view.process.snapshot, frames).items()
         for node in nodes_of(tree)
         if isinstance(node, ast.Call) and (name := called_name(node) or "") in (*_RELEASE, "PyDLL")
+        if not ast.unparse(node.func).endswith(_OF_OPERATORS)
     ]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
 
 from pytracer._patterns import Pattern
@@ -9,14 +11,24 @@ from pytracer._text import shortened
 from pytracer.analyze.evidence.native.aborts import terminated_without_exception
 from pytracer.analyze.evidence.native.fault_function import HEADERS, is_of_own_image
 from pytracer.analyze.evidence.native.native_stack import own_frames
-from pytracer.analyze.evidence.own_code.c_text import closing, defined, function_around, statement_at
+from pytracer.analyze.evidence.own_code.c_text import (
+    closing,
+    defined,
+    function_around,
+    statement_at,
+    without_comments,
+)
 from pytracer.analyze.evidence.own_code.native_source import own_sources
 from pytracer.analyze.naming import short_file
 from pytracer.analyze.view import ProcessView
+from pytracer.report.job import NativeFrame
 
 _THROWS = Pattern(r"\b(?:TORCH_CHECK\w*|TORCH_INTERNAL_ASSERT\w*|AT_ERROR|throw)\b[^;]*")
 _CALLS = Pattern(r"(?<![\w.>:~])(\w+)\s*\(")
-_DESTRUCTOR = Pattern(r"(?<=:)~\w+")
+_DESTRUCTOR = Pattern(r"(?<=:)~\w+(?=(?:\(\))?$)")  # not of what is written in it: `~Scratch()::{lambda()#1}`
+_NOEXCEPT = Pattern(r"\bnoexcept\b(?!\s*\(\s*false)|\bthrow\s*\(\s*\)")
+_CATCHES = Pattern(r"\bcatch\s*\(")
+_REGION = "_omp_fn"
 _QUOTED = 60
 
 
@@ -66,14 +78,35 @@ def throwing_destructor(view: ProcessView) -> ThrowingDestructor | None:
 def left_destructor(view: ProcessView) -> str | None:
     """`~Scratch()`: the innermost one of the program's own that an exception left, also one that was inlined.
 
-    Of an exception that nobody caught: what would catch it below the destructor has not.
+    Of an exception that nobody caught: what would catch it below the destructor has not. None where a function that it
+    called ended the process itself (noexcept, a parallel region), or where the destructor may catch it.
     """
     for frame in filter(is_of_own_image, own_frames(view)):
         names = [frame.function or "", *(line.function or "" for line in frame.lines or ())]
+        if any(_REGION in name for name in names) or any(map(_keeps, _functions(frame))):
+            return None
         found = next((match[0] for name in names[1:] or names if (match := _DESTRUCTOR.search(name))), None)
         if found is not None:
             return f"{found}()"
     return None
+
+
+def _functions(frame: NativeFrame) -> Iterator[tuple[str, str]]:
+    """The name, and the text from the head on, of each function whose source is known."""
+    for line, lines in own_sources(frame):
+        text = without_comments("\n".join(lines))
+        around = function_around(text, statement_at(lines, line.line or 1))
+        end = closing(text, around.body) if around is not None else None
+        if around is not None and end is not None:
+            yield around.name, text[max(text.rfind(ending, 0, around.body) for ending in ";}") + 1 : end]
+
+
+def _keeps(function: tuple[str, str]) -> bool:
+    """Whether no exception, or not each, leaves it for what called it."""
+    name, text = function
+    if name.startswith("~"):
+        return _CATCHES.search(text) is not None
+    return _NOEXCEPT.search(text.partition("{")[0]) is not None
 
 
 def _thrown(text: str, body: int, file: str) -> tuple[str, str] | None:

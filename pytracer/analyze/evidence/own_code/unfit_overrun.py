@@ -14,8 +14,9 @@ from pytracer.analyze.evidence.own_code.own_libraries import passed_by
 from pytracer.analyze.evidence.own_code.own_signature import signature
 from pytracer.analyze.evidence.own_code.pointer_arguments import is_converted, pointer_arguments
 from pytracer.analyze.evidence.own_code.unfit_memory import UnfitMemory
+from pytracer.analyze.evidence.slicing.bindings import last_binding
 from pytracer.analyze.evidence.syntax.calls import called_name
-from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of
+from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, statement_at
 from pytracer.analyze.tensors.source_lines import line_text, syntax_tree
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import PythonFrame
@@ -33,9 +34,15 @@ def unfit_overrun(view: ProcessView, beside: Overwritten | None) -> UnfitMemory 
     dtype, nbytes = types.pop() if len(types) == 1 else (None, None)
     if tree is None or line is None or dtype is None or nbytes is None:
         return None
-    for call in own_nodes(scope_of(tree, line)):
-        if not isinstance(call, ast.Call) or call.lineno < line or not isinstance(call.func, ast.Attribute):
-            continue
+    scope, statement = scope_of(tree, line), statement_at(tree, line)
+    calls = [item for item in own_nodes(scope) if isinstance(item, ast.Call) and item.lineno >= line]
+    calls = [item for item in calls if isinstance(item.func, ast.Attribute) and _is_given(tree, item, beside.name)]
+    if statement is None or len({called_name(item) for item in calls}) > 1:
+        return None  # the other one may have run in its place, or have written there itself
+    for call in calls:
+        bound = last_binding(scope, beside.name, call.lineno)
+        if bound is None or not statement.lineno <= bound[0] <= line:
+            continue  # another tensor may have that name by then
         taken = signature(view, called_name(call) or "") or ()
         for parameter, argument in zip(taken, pointer_arguments(tree, call), strict=False):
             given = list(passed_by(ast.Call(ast.Name("f"), [argument], [])))
@@ -50,6 +57,11 @@ def unfit_overrun(view: ProcessView, beside: Overwritten | None) -> UnfitMemory 
                 others=_like(tree, line), dtype=dtype, file=beside.made.file,
             )  # fmt: skip
     return None
+
+
+def _is_given(tree: ast.Module, call: ast.Call, name: str) -> bool:
+    """Whether it is given the address of what has that name."""
+    return any(name in passed_by(ast.Call(ast.Name("f"), [item], [])) for item in pointer_arguments(tree, call))
 
 
 def _like(tree: ast.Module, line: int) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ import msgspec
 from pytracer._text import shortened
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.own_code.declared_functions import Files, declares, declaring, is_declared_at
+from pytracer.analyze.evidence.slicing.bindings import last_binding
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
@@ -26,17 +27,22 @@ from pytracer.analyze.view import ProcessView
 from pytracer.report.job import PythonFrame
 
 _LOADERS = frozenset({"CDLL", "PyDLL", "LoadLibrary", "load_library"})
+_KEPT = "load_library"  # of numpy: the same object for the same path
 _QUOTED = 44
 _MOST = 24
 
 
 class OtherObject(msgspec.Struct, frozen=True):
-    """`place` sets a restype; `text`: of what; `made`: the line that loads that library, and `ours` the one called."""
+    """`place` sets a restype; `text`: of what; `made`: the line that loads that library, and `ours` the one called.
+
+    `again`: both load the same library, by what they pass.
+    """
 
     place: LineWords
     text: str
     made: LineWords | None = None
     ours: LineWords | None = None
+    again: bool = False
 
     @property
     def words(self) -> str:
@@ -50,6 +56,10 @@ class OtherObject(msgspec.Struct, frozen=True):
         if self.made is None:
             attribute = f"`{function}.restype = ctypes.c_void_p`"
             return f"Write {attribute} in place of `{self.text}.restype = ...` at {_bare(self.place)}"
+        if not self.again:
+            return (
+                f"Set `{function}.restype = ctypes.c_void_p` before {called}, as {_bare(self.place)} does for its own"
+            )
         return (
             f"Call it on the library that {self.made} loads and {_bare(self.place)} declares, in place of loading it "
             f"again at {self.ours or called}: each CDLL(...) has functions of its own. Or declare them there, too"
@@ -128,18 +138,34 @@ def _other_object(
     if isinstance(target, ast.Subscript):
         return OtherObject(place, ast.unparse(target)) if made is not None else None
     ours = _loading(back, files, file, function.value)
-    if made is None or ours is None or made == ours:
+    if made is None or ours is None or made.at == ours.at:
         return None
-    return OtherObject(place, ast.unparse(target), _loads(view, made, here), _loads(view, ours, here))
+    again = made.library == ours.library
+    if again and _KEPT in (called_name(made.call), called_name(ours.call)):
+        return None
+    return OtherObject(place, ast.unparse(target), _loads(view, made.at, here), _loads(view, ours.at, here), again)
 
 
-def _loading(back: Slice, files: Files, file: str, library: ast.expr) -> tuple[str, int, int] | None:
+class _Loading(msgspec.Struct, frozen=True):
+    """A call that loads a library. `library`: what it passes, with where each name in that was set."""
+
+    call: ast.Call
+    at: tuple[str, int, int]
+    library: tuple[object, ...]
+
+
+def _loading(back: Slice, files: Files, file: str, library: ast.expr) -> _Loading | None:
     """Where the call is that loads a library, which makes an object each time."""
     tree = files[file]
     made = back.made(library, Spot(file, tree, scope_of(tree, library.lineno), library.lineno), calls=True)
-    if not isinstance(made.node, ast.Call) or called_name(made.node) not in _LOADERS or made.spot.file is None:
+    node, spot = made.node, made.spot
+    if not isinstance(node, ast.Call) or called_name(node) not in _LOADERS or spot.file is None:
         return None
-    return made.spot.file, made.node.lineno, made.node.col_offset
+    passed = [*node.args, *(item.value for item in node.keywords)]
+    names = sorted({item.id for one in passed for item in ast.walk(one) if isinstance(item, ast.Name)})
+    bound = [(name, last_binding(spot.scope, name, node.lineno)) for name in names]
+    set_at = [(name, (spot.file, found[0]) if found is not None else None) for name, found in bound]
+    return _Loading(node, (spot.file, node.lineno, node.col_offset), (*map(ast.unparse, passed), *set_at))
 
 
 def _loads(view: ProcessView, at: tuple[str, int, int], here: str | None) -> LineWords:

@@ -356,7 +356,8 @@ def _destructor(view: ProcessView, way: _Way, caller: str | None) -> str | None:
     """The one that what nobody caught left: the caller itself, or one around it."""
     if not way.uncaught:
         return None
-    return caller if caller is not None and "~" in caller else left_destructor(view)
+    written_in = caller is not None and any(part in caller for part in ("lambda", "_omp_fn", "operator()"))
+    return caller if caller is not None and "~" in caller and not written_in else left_destructor(view)
 
 
 def _unjoined(view: ProcessView) -> _Way | None:

@@ -471,6 +471,11 @@ def test_memory_of_half_an_address_names_what_returned_it_without_restype(
             "lends.py:3 sets the restype of `lib['noise']`, a new object each time",
             "Write `lib.noise.restype = ctypes.c_void_p` in place of `lib['noise'].restype = ...` at lends.py:3",
         ),
+        (
+            "other = ctypes.CDLL('libother.so')\nother.noise.restype = kind",
+            "lends.py:4 sets the restype of another object, which lends.py:3 loads",
+            "Set `lib.noise.restype = ctypes.c_void_p` before lends.py:6 (",
+        ),
         ("lib.noise.restype = kind", None, None),
         ("FUNCTIONS = {'noise': lib.noise}; FUNCTIONS['noise'].restype = kind", None, None),
         ("other = lib\nother.noise.restype = kind", None, None),

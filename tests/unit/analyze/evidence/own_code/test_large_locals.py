@@ -10,6 +10,7 @@ import pytest
 
 from pytracer.analyze.evidence.own_code import large_locals as module
 from pytracer.analyze.evidence.own_code.large_locals import large_local
+from pytracer.analyze.evidence.own_code.native_source import local_arrays
 from pytracer.report.job import NativeFrame, SourceLine
 
 LOW, HIGH = 0x7000_0000, 0x7080_0000  # 8 MiB
@@ -99,3 +100,16 @@ def test_stack_that_is_taken_at_the_head_is_that_of_arrays_below_it(
     found = large_local(view)
     assert found is not None
     assert found.summary == "`double a[1024][SIDE][16]` (letterbox.c:5) is a local array of 8.0 MiB"
+
+
+def test_array_of_the_next_function_is_not_of_one_that_ends_on_its_line(tmp_path: Path) -> None:
+    source, library = tmp_path / "pool.c", tmp_path / "libpool.so"
+    source.write_text(
+        "float smooth(const float *x) { workspace ws; return reduce(&ws, x); }\n\n"
+        "float spectrum(const float *x) {\n    float bins[4096][128];\n    return bins[0][0];\n}\n",
+        encoding="utf-8",
+    )
+    library.touch()
+    for line, names in ((1, []), (3, ["bins"])):
+        frame = NativeFrame(image=str(library), lines=[SourceLine(file=str(source), line=line)])
+        assert [item.name for item in local_arrays(frame)] == names

@@ -27,7 +27,15 @@ PROGRAM = "self.fn(fmap.data_ptr(), h, w, boxes.data_ptr(), len(boxes), y.data_p
 BASE = 0x7000
 
 
-def found(monkeypatch: pytest.MonkeyPatch, *, source: str = CROP, elements: int = 64, line: str = PROGRAM) -> Any:
+def found(
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    source: str = CROP,
+    elements: int = 64,
+    line: str = PROGRAM,
+    shape: tuple[int, ...] | None = None,
+    values: tuple[int, ...] = (8, 8, 5),
+) -> Any:
     running = next(text.strip() for text in source.splitlines() if "map[" in text)
     monkeypatch.setattr(module, "own_place", lambda view: OwnPlace("crop", "crop.c:5", running))
     monkeypatch.setattr(module, "program_frames", lambda view: [PythonFrame(file="/t/train.py", line=1)])
@@ -36,11 +44,13 @@ def found(monkeypatch: pytest.MonkeyPatch, *, source: str = CROP, elements: int 
         module, "own_definition", lambda view, name: next(definitions("/t/crop.c", source.splitlines(), name), None)
     )
     holder = SimpleNamespace(base=BASE, elements=elements)
+    arguments = [SimpleNamespace(base=BASE, elements=elements, sizes=shape)] if shape is not None else []
     view: Any = SimpleNamespace(
-        place=SimpleNamespace(storage=SimpleNamespace(base=BASE)), crash=SimpleNamespace(holders=[holder]),
+        place=SimpleNamespace(storage=SimpleNamespace(base=BASE)),
+        crash=SimpleNamespace(holders=[holder], arguments=arguments),
         process=SimpleNamespace(snapshot=None),
     )  # fmt: skip
-    return leading_arrays(view, (8, 8, 5))
+    return leading_arrays(view, values)
 
 
 def test_numbers_of_an_array_come_first_where_the_sizes_fit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,3 +73,26 @@ def test_numbers_of_an_array_come_first_where_the_sizes_fit(monkeypatch: pytest.
 )
 def test_arrays_that_may_not_lead_there_are_not_named(how: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     assert found(monkeypatch, **how) is None
+
+
+@pytest.mark.parametrize(
+    ("shape", "named"),
+    [((16, 4), True), ((1, 1, 16, 4), True), ((4, 16), False), (None, False), ((64,), False)],
+)
+def test_sizes_that_may_be_exchanged_do_not_fit(
+    shape: tuple[int, ...] | None, named: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`w, h = map.shape`: the product is the same."""
+    assert (found(monkeypatch, shape=shape, values=(16, 4, 5)) is not None) == named
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        "        if (yy >= h || xx >= w) continue;\n",
+        "        xx = clampi(xx, 0, w - 1);\n",
+        "        yy = yy < h ? yy : h - 1;\n",
+    ],
+)
+def test_what_the_function_checks_is_not_called_unchecked(check: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert found(monkeypatch, source=CROP.replace("        out[r]", f"{check}        out[r]")) is None

@@ -66,7 +66,7 @@ def test_file_that_is_never_closed_may_be_one_of_too_many(tmp_path: Path) -> Non
     item = found(tmp_path, made='FILE *log = fopen(path, "a");', use='fprintf(log, "%d\\n", i);')
     assert (
         "or this user may not open the file. Or where too many are open (`ulimit -n`): nothing in that file calls "
-        "fclose(), so each call adds one." in item.advice
+        "fclose(), so each call may add one." in item.advice
     )
 
 

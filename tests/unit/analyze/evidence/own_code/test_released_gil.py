@@ -218,3 +218,16 @@ def test_library_that_ctypes_called_had_no_gil(tmp_path: Path, monkeypatch: pyte
     taken = view_of(tmp_path, graph(take=ENSURE, before="", behind=""))
     taken.native_stack[-2:-2] = view.native_stack[-4:-2]
     assert called_without_gil(taken) is None
+
+
+@pytest.mark.parametrize("line", ["ctypes.pydll.LoadLibrary('graph.so')", "torch.ops.load_library('graph.so')"])
+def test_library_that_no_cdll_calls_is_not_told_to_be_loaded_anew(
+    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PyDLL has held the GIL: the source released it, where that is not seen."""
+    tree = ast.parse(f"lib = {line}\nlib.run()\n")
+    monkeypatch.setattr(released_gil, "program_files", lambda snapshot, frames: {"/t/train.py": tree})
+    view = view_of(tmp_path, graph(before="", behind=""))
+    view.native_stack[-2:-2] = [NativeFrame(image="/usr/lib/_ctypes.cpython-311.so", function="_ctypes_callproc")]
+    found = called_without_gil(view)
+    assert found is None or "CDLL" not in found.summary + found.advice

@@ -83,3 +83,48 @@ def test_destructor_around_what_threw_is_named(
     lines = [SourceLine(function=name, file="/job/smooth.cpp", line=9) for name in names]
     view.native_stack = [NativeFrame(image=view.native_stack[-1].image, function=names[-1], lines=lines)]
     assert left_destructor(view) == told
+
+
+WRITER = """void Writer::flush() noexcept {
+  if (!file) throw std::runtime_error(path);
+}
+Writer::~Writer() {
+  flush();
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("inner", "source", "told"),
+    [
+        ("Writer::flush", WRITER.replace(" noexcept", ""), "~Writer()"),
+        ("Writer::flush", WRITER.replace(" noexcept", " noexcept(false)"), "~Writer()"),
+        ("Writer::flush", WRITER, None),
+        (
+            "Writer::flush",
+            WRITER.replace(" noexcept", "").replace("  flush();", "  try { flush(); } catch (const Lost&) { }"),
+            None,
+        ),
+        ("Writer::~Writer() [clone ._omp_fn.0]", WRITER.replace(" noexcept", ""), None),
+    ],
+)
+def test_exception_that_ends_the_process_before_leaves_no_destructor(
+    inner: str, source: str, told: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A function that is noexcept, or a `catch` in the destructor: what is to be changed is not there."""
+    view = crashed(tmp_path, monkeypatch, source, "throw")
+    own = view.native_stack[-1]
+    file = own.lines[0].file
+    outer = SourceLine(function="Writer::~Writer()", file=file, line=5)
+    lines = [SourceLine(function=inner, file=file, line=2)]
+    view.native_stack = [NativeFrame(image=own.image, lines=lines), NativeFrame(image=own.image, lines=[outer])]
+    assert left_destructor(view) == told
+
+
+def test_lambda_that_a_destructor_hands_to_a_thread_is_not_the_destructor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    view = crashed(tmp_path, monkeypatch, RECORDER, "~Recorder()")
+    name = "Writer::~Writer()::{lambda()#1}::operator()() const"
+    view.native_stack = [NativeFrame(image=view.native_stack[-1].image, function=name)]
+    assert left_destructor(view) is None

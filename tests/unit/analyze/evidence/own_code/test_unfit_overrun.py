@@ -21,7 +21,14 @@ PROGRAM = """def forward(x, gain):
 BASE = 0x7000
 
 
-def found(monkeypatch: pytest.MonkeyPatch, *, nbytes: int = 2, constant: bool = False, name: str = "y") -> Any:
+def found(
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    nbytes: int = 2,
+    constant: bool = False,
+    name: str = "y",
+    program: str = PROGRAM,
+) -> Any:
     line_of = {2: "    y = torch.empty_like(x)"}
     taken = [
         Parameter("x", "float", 4, "tone.c:2", constant=True),
@@ -29,7 +36,7 @@ def found(monkeypatch: pytest.MonkeyPatch, *, nbytes: int = 2, constant: bool = 
         Parameter("gain", None, 4, "tone.c:2"),
         Parameter("y", "float", 4, "tone.c:2", constant=constant),
     ]
-    monkeypatch.setattr(module, "syntax_tree", lambda snapshot, frame: ast.parse(PROGRAM))
+    monkeypatch.setattr(module, "syntax_tree", lambda snapshot, frame: ast.parse(program))
     monkeypatch.setattr(module, "signature", lambda view, called: taken if called == "tone" else None)
     monkeypatch.setattr(module, "line_text", lambda snapshot, frame: line_of[frame.line])
     argument = SimpleNamespace(
@@ -54,3 +61,16 @@ def test_type_of_a_result_that_has_too_few_bytes_is_named(monkeypatch: pytest.Mo
 @pytest.mark.parametrize("how", [{"nbytes": 4}, {"constant": True}, {"name": "out"}])
 def test_a_result_that_fits_or_is_only_read_is_no_reason(how: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     assert found(monkeypatch, **how) is None
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        "    y = y.float()\n",
+        "    if x.is_cuda:\n        y = torch.empty(8)\n",
+        "    if x.dtype is torch.bfloat16:\n        LIB.tone_bf16(y.data_ptr())\n        return y\n",
+    ],
+)
+def test_another_tensor_or_function_may_be_meant(between: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = PROGRAM.replace("    LIB.", f"{between}    LIB.")
+    assert found(monkeypatch, program=program) is None
