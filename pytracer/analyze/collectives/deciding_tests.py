@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 
 from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.slicing.own_values import OF_TIME
@@ -25,6 +26,7 @@ _TIMES = (
     "each rank reads its own clock (`{0}`), and may pass that limit in another round: let one rank decide and "
     "broadcast it, or go by the number of steps, which is the same on all ranks."
 )
+_NUMBERS = ("int", "float", "round", "abs", "min", "max")
 EMPTY = (
     "a rank with nothing in it leaves out what the others wait for. Let it take part, too, with an empty or neutral "
     "tensor (zeros, a count of 0), or give every rank something."
@@ -55,10 +57,24 @@ def _clock_of(decides: ast.If, tree: ast.Module) -> str | None:
     names = {item.id for item in nodes_of(decides.test) if isinstance(item, ast.Name)}
     bound = [item[1] for name in names if (item := bound_value(scope, name, decides.lineno)) is not None]
     for node in (decides.test, *(item for item in bound if item is not None)):
-        for call in (item for item in nodes_of(node) if isinstance(item, ast.Call)):
+        for call in _added_up(node):
             if imported_as(tree, call.func) in OF_TIME:
                 return ast.unparse(call)
     return None
+
+
+def _added_up(node: ast.AST) -> Iterator[ast.Call]:
+    """The calls whose values are compared or added up, not those given to other calls: these may share a clock."""
+    if isinstance(node, ast.Call):
+        yield node
+        inner = [*([node.func.value] if isinstance(node.func, ast.Attribute) else [])]
+        inner += node.args if called_name(node) in _NUMBERS else []
+    elif isinstance(node, (ast.BinOp, ast.BoolOp, ast.Compare, ast.UnaryOp, ast.Attribute)):
+        inner = [item for item in ast.iter_child_nodes(node) if isinstance(item, ast.expr)]
+    else:
+        return
+    for item in inner:
+        yield from _added_up(item)
 
 
 def _is_no_list(test: ast.expr, scope: Scope, line: int) -> bool:

@@ -71,9 +71,29 @@ def _asked(at: FailingLine) -> str | None:
     """`worker.exitcode`, of a comparison or a sum with None."""
     if at.kind != "TypeError" or "'NoneType'" not in at.message or not at.own or at.node is None:
         return None
-    found = [item for item in nodes_of(at.node) if isinstance(item, ast.Attribute) and item.attr in _STATUSES]
+    kinds = (ast.Compare, ast.BinOp)
+    used = [part for item in nodes_of(at.node) if isinstance(item, kinds) for part in ast.iter_child_nodes(item)]
+    found = [item for item in used if isinstance(item, ast.Attribute) and item.attr in _STATUSES]
     asked = source(found[0]) if len(found) == 1 else None
-    return asked if asked is not None and at.values.get(asked, "None") == "None" else None
+    if asked is None or at.values.get(asked, "None") != "None" or not _is_started(at, found[0]):
+        return None
+    return asked
+
+
+def _is_started(at: FailingLine, asked: ast.Attribute) -> bool:
+    """Whether it may be of a process that runs: not one without start(), nor an attribute of the program's own."""
+    nodes = [item for tree in at.files.values() for item in nodes_of(tree)]
+    attributes = [item for item in nodes if isinstance(item, ast.Attribute) and item.attr == asked.attr]
+    if any(isinstance(item.ctx, ast.Store) for item in attributes):
+        return False
+    made = at.made(asked.value)
+    if asked.attr == _STATUSES[1] or made is None or not isinstance(made.node, ast.Call):
+        return True
+    if called_name(made.node) != "Process" or made.spot.scope is not at.scope:
+        return True
+    owner = ast.unparse(asked.value)
+    starts = [item for item in nodes_of(at.scope) if isinstance(item, ast.Call) and called_name(item) == "start"]
+    return any(isinstance(item.func, ast.Attribute) and ast.unparse(item.func.value) == owner for item in starts)
 
 
 def _limited_wait(at: FailingLine) -> ast.Call | None:

@@ -83,7 +83,7 @@ def unanswered_lookup(
     if asker is None or tree is None:
         return None
     asked, missing = _names(exception, tree)
-    if asked is None and missing is None:
+    if asked is None and (missing is None or not asker.new or _reads_itself(snapshot, outer[0], missing)):
         return None
     scope = scope_of(tree, inner.line or 0)
     owner = class_around(tree, scope)
@@ -176,6 +176,16 @@ def _asker(snapshot: Snapshot, frame: PythonFrame) -> _Asker | None:
     calls = calls_on(tree, frame.line or 0) if tree is not None else []
     named = [item for item in calls if called_name(item) in (*_LOADS, *_DUMPS) and _is_of_pickle(item)]
     return _Asker(short(source(named[0].func)) + "()", called_name(named[0]) in _LOADS) if len(named) == 1 else None
+
+
+def _reads_itself(snapshot: Snapshot, frame: PythonFrame, name: str) -> bool:
+    """Whether the line of the program asks for it: `pickle.loads(record.payload)`."""
+    tree = syntax_tree(snapshot, frame) if not is_library_file(frame.file) else None
+    line = frame.line or 0
+    return tree is not None and any(
+        isinstance(item, ast.Attribute) and item.attr == name and item.lineno <= line <= (item.end_lineno or line)
+        for item in nodes_of(tree)
+    )
 
 
 def _is_of_pickle(call: ast.Call) -> bool:

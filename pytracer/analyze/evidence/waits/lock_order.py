@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
-from itertools import permutations
+from itertools import pairwise, permutations
 
 import msgspec
 
 from pytracer._library_files import is_library_file
 from pytracer._patterns import Pattern
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
 from pytracer.analyze.evidence.syntax.names import last_name
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_around, classes_below, scope_of, withs_around
@@ -177,6 +177,10 @@ def _held_itself(view: ProcessView, holder: LockHolder, frames: Sequence[Snapsho
     place = next((n for n, item in enumerate(frames) if holder.lock in holds(view, [item])), 0)
     if not _is_one_lock(view, holder.lock, frames[0], frames[place]):
         return None
+    if holder.lock.startswith("self.") and any(
+        _is_of_another(view, outer, inner) for inner, outer in pairwise(frames[: place + 1])
+    ):
+        return None
     if _is_of_dying(view, holder.lock, frames[:place]):
         return None
     found = finalizer_between(view, frames, main_native(view), place)
@@ -199,6 +203,22 @@ def _is_one_lock(view: ProcessView, lock: str, first: SnapshotFrame, other: Snap
         own is not None and other is not None and (own.name == other.name or other in classes_below(known, own))
         for own, other in (owners, owners[::-1])
     )
+
+
+def _is_of_another(view: ProcessView, outer: SnapshotFrame, inner: SnapshotFrame) -> bool:
+    """Whether a method calls one of its own class by another object, `self.below.get(key)`: that has its own lock."""
+    if outer.file != inner.file or outer.line is None or inner.line is None:
+        return False
+    tree = syntax_tree(view.process.snapshot, python_frame(outer))
+    owners = [
+        class_around(tree, scope_of(tree, line)) if tree is not None else None for line in (outer.line, inner.line)
+    ]
+    if tree is None or owners[0] is None or owners[0] is not owners[1]:
+        return False
+    name = (inner.function or "").rpartition(".")[2]
+    called = [item.func for item in calls_on(tree, outer.line) if called_name(item) == name]
+    objects = [ast.unparse(item.value) for item in called if isinstance(item, ast.Attribute)]
+    return bool(objects) and not any(item in ("self", "cls", "super()", owners[0].name) for item in objects)
 
 
 def _is_of_dying(view: ProcessView, lock: str, inner: Sequence[SnapshotFrame]) -> bool:

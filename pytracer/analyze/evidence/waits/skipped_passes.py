@@ -51,6 +51,8 @@ def skipped_pass(view: ProcessView, frame: PythonFrame, until_ns: int) -> Skippe
         if found is None:
             continue
         test, passes = found
+        if _counts_up(inner[0], test):
+            continue
         if frame.line > (test.end_lineno or test.lineno):  # what lies behind it runs for an item that passed
             continue
         items = short_text(inner[0].iter)
@@ -82,6 +84,12 @@ def _only_test(loop: EndlessLoop, inner: ast.For) -> tuple[ast.expr, bool] | Non
         return (only.test, False) if isinstance(only, ast.If) and skips else None
     rest = {id(item) for part in inner.body[at + 1 :] for item in nodes_of(part)}
     return (last.test, True) if isinstance(last, ast.If) and inside and not before and not gives & rest else None
+
+
+def _counts_up(inner: ast.For, test: ast.expr) -> bool:
+    """Whether a count of the rounds is asked, `seen < warm_up`: it comes out otherwise some time."""
+    counted = {ast.unparse(item.target) for item in nodes_of(inner) if isinstance(item, ast.AugAssign)}
+    return any(isinstance(item, (ast.Name, ast.Attribute)) and ast.unparse(item) in counted for item in nodes_of(test))
 
 
 def _yields(nodes: Sequence[ast.AST]) -> list[ast.AST]:

@@ -38,6 +38,7 @@ _MAY_WORK = (
     "limit, or make it quicker. Else:"
 )
 _WITH = "`with lock:` releases it on every way."
+_WRITES_INPUT = ("write", "writelines", "flush", "fileno")
 _READERS = ("run", "check_output", "getoutput", "getstatusoutput")  # these read what is printed
 _COMMAND = 60
 _OUTPUTS = ("stdout", "stderr")
@@ -196,11 +197,12 @@ def _unread_pipe(view: ProcessView, wait: ProcessWait) -> str | None:
 
 
 def _closes_input(view: ProcessView, wait: ProcessWait) -> bool:
-    """`process.stdin.close()`, anywhere in the file."""
+    """`process.stdin.close()`, anywhere in the file; or what else does more with it than to write: `with`, a name."""
     tree = syntax_tree(view.process.snapshot, wait.at)
-    return tree is None or any(
-        isinstance(item, ast.Call) and ast.unparse(item.func).endswith("stdin.close") for item in nodes_of(tree)
-    )
+    nodes = [*nodes_of(tree)] if tree is not None else []
+    used = [item for item in nodes if isinstance(item, ast.Attribute) and item.attr == "stdin"]
+    written = {id(item.value) for item in nodes if isinstance(item, ast.Attribute) and item.attr in _WRITES_INPUT}
+    return tree is None or any(id(item) not in written for item in used if ast.unparse(item.value) != "sys")
 
 
 def _own_input(view: ProcessView, wait: ProcessWait) -> str | None:

@@ -145,9 +145,7 @@ def _describe_missing(job: JobView, join: Join, missing: tuple[int, ...]) -> Des
     starts = f"; line {started[0]} starts nprocs=`{started[1]}`" if started is not None else ""
     local = is_loopback(join.data.master_addr)
     left = left_unjoined(job, join, len(missing), _size_name(join))
-    waited = (
-        f"{capital(span_words(ranks))} waited {time_words(join.waited_ns)} in init_process_group(){at} for a job of"
-    )
+    waited = f"{capital(span_words(ranks))} waited {time_words(join.waited_ns)} in init_process_group(){at}"
     called = f"{given}{size}; {count_words(count, 'process')} called init_process_group()"
     evidence = [Evidence("rank-state", called, ranks=ranks, count=size), *symptom_evidence(job)]
     if left is not None:

@@ -36,6 +36,19 @@ def test_clock_of_each_rank(test: str, above: str, clock: str) -> None:
     assert said(test, above).startswith(f"each rank reads its own clock (`{clock}`)")
 
 
+@pytest.mark.parametrize(
+    ("test", "above"),
+    [
+        ("passed > 60", "passed = shared(time.time() - self.last)"),
+        ("stop[0]", "stop = [time.time() - self.last > 60]; dist.broadcast_object_list(stop)"),
+        ("batch is None", "batch = take(until=time.time() + 5)"),
+    ],
+)
+def test_clock_that_is_handed_on_is_not_blamed(test: str, above: str) -> None:
+    """What takes it may make it the same on all ranks, or give something else."""
+    assert said(test, above) == DECIDE
+
+
 @pytest.mark.parametrize("test", ["step % 10 == 0", "self.time() > 3", "self.clock.now() > 3"])
 def test_other_conditions_read_no_clock(test: str) -> None:
     """A count, methods of the program's objects."""

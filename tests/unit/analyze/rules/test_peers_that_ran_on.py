@@ -96,6 +96,21 @@ def test_status_of_a_child_that_had_ended_is_another_matter(run: Path) -> None:
     assert "still ran" not in summary(raised(run, LIMITED, 4, NONE, [], end=1_500))
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        "def main():\n    other.start()\n    kid = mp.Process(target=work)\n    return kid.exitcode < 0\n",
+        "class Job:\n    exitcode = None\ndef main(kid): return max(kid.exitcode, 0) + kid.size < 0\n\n",
+        "class Job:\n    def __init__(self): self.exitcode = None\n\ndef main(kid): return kid.exitcode < 0\n",
+    ],
+    ids=["never started", "another operand", "of the program"],
+)
+def test_status_that_is_not_of_a_running_child(source: str, run: Path) -> None:
+    """While some child runs."""
+    line = next(n for n, text in enumerate(source.splitlines(), 1) if "return" in text)
+    assert "is None until" not in summary(raised(run, source, line, NONE, [], end=2_500))
+
+
 def test_pipe_to_processes_that_had_ended_well(run: Path) -> None:
     """By the message that a line sends, and at which they leave their loop."""
     report = raised(run, TOLD, 12, BROKEN, SENDS, end=1_500)

@@ -268,7 +268,7 @@ def test_ranks_that_were_never_started_are_named(run: Path) -> None:
     """A world of three, and two processes: it may run on another host, so that it is not certain."""
     report = two_of(run, 3)
     assert verdict(report) == ("missing-rank", "likely")
-    assert "for a job of 3 ranks, and no process of rank 2 was recorded" in summary(report)
+    assert "in setup for a job of 3 ranks, and no process of rank 2 was recorded" in summary(report)
     assert "WORLD_SIZE is 3, and 2 processes called it: start as many processes" in advice(report)
 
 
@@ -279,7 +279,7 @@ def test_process_that_left_before_it_joined_is_not_looked_for_elsewhere(
     """It was started, and ended in order; one that failed, or of another parent, is no such rank."""
     gone = Box(pid=140, ppid=parent).at(5).versions(torch="2.13.0+cpu").at(900).exit(code)
     report = two_of(run, 3, gone)
-    words = "and 1 process beside it (140) had ended with status 0 without that call"
+    words = "in setup for a job of 3 ranks, and 1 process beside it (140) had ended with status 0 without that call"
     assert (words in (summary(report) or "")) == told
     assert not (told and "start as many processes" in (advice(report) or ""))
 

@@ -61,3 +61,10 @@ def test_other_loops_come_to_an_end(old: str, new: str, run: Path) -> None:
 
 def test_loop_that_had_just_done_a_step_is_at_work(run: Path) -> None:
     assert "goes round for ever" not in summary(report(run, SKIPS, step_ms=58_000))
+
+
+def test_count_of_the_rounds_comes_out_otherwise_some_time(run: Path) -> None:
+    """A warm-up is skipped, not each item."""
+    counts = SKIPS.replace("lengths.max() > longest", "seen < longest")
+    counts = counts.replace("                continue", "                seen += 1\n                continue")
+    assert "goes round for ever" not in summary(report(run, counts))

@@ -101,6 +101,16 @@ def test_child_whose_input_nobody_closes_is_told(closed: bool, run: Path) -> Non
     assert ("makes the child's stdout a pipe: when it is full" in advice(report)) is closed
 
 
+@pytest.mark.parametrize("way", ["with child.stdin as pipe:\n        pipe.write(b'')", "feed(child.stdin)"])
+def test_input_that_may_be_closed_elsewhere_is_not_said_to_be_open(way: str, run: Path) -> None:
+    script = run / "train.py"
+    lines = ["def score():", "    child = subprocess.Popen(['x'], stdin=PIPE)", f"    {way}", "    child.wait()"]
+    script.write_text("\n".join(lines) + "\n")
+    os.utime(script, (0, 0))  # older than the process
+    stack = [("Popen.wait", "/usr/lib/python3.11/subprocess.py", 1264), ("score", str(script), 4 + way.count("\n"))]
+    assert "no line closes it" not in advice(ended(run, stopped(parent(), stack)))
+
+
 @pytest.mark.parametrize(
     ("arguments", "own"),
     [("['sort', *files]", True), ("['sort', *files], stdin=DEVNULL", False), ("[sys.executable]", False)],

@@ -448,3 +448,26 @@ def test_tasks_of_a_pool_are_told_only_where_the_program_has_some(call: str, tol
     report = ended(run, stopped(main, [*GET, ("main", script, 3)]), worker)
     assert "had ended with status 0" in summary(report)
     assert ("a pool's task" in advice(report)) == told
+
+
+NESTED = """\
+class Cache:
+    def get(self, key):
+        with self.lock:
+            return {0}.load(key)
+
+    def load(self, key):
+        with self.lock:
+            return self.rows[key]
+"""
+
+
+@pytest.mark.parametrize(("owner", "own"), [("self", True), ("super()", True), ("self.below", False), ("other", False)])
+def test_lock_of_another_object_of_its_class_is_another_lock(owner: str, own: bool, run: Path) -> None:
+    """A cache before a cache: each has its own."""
+    script = of(run, NESTED.format(owner))
+    box = parent().at(60_000).signal_seen(15, 90, TIMEOUT)
+    stack: list[Frame] = [("Cache.load", script, 7), ("Cache.get", script, 4)]
+    box.crash(0, code=0, state=EXIT, python=stack, native=[(s.PYTHON, 0x20)])
+    report = in_native(run, box, native="PyThread_acquire_lock_timed")
+    assert ("the same thread was inside of `with self.lock` (line 3)" in summary(report)) == own

@@ -13,13 +13,14 @@ from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.naming import LineWords
 
 _GONE = ("FileNotFoundError", "ConnectionRefusedError", "ConnectionResetError", "BrokenPipeError", "EOFError")
-_MANAGERS = "multiprocessing/managers.py"
+_MANAGERS, _CONNECTION = "multiprocessing/managers.py", "multiprocessing/connection.py"
+_OF_SERVER = ("connect", "start")  # of BaseManager: it was not there, or ended as it began
 _KEEP = "keep the Manager for as long as what it gave is used, also by workers"
 
 
 def ended_manager(at: FailingLine) -> str | None:
     """By the line that ends it, where the program has one Manager."""
-    if at.kind not in _GONE or not any((frame.file or "").endswith(_MANAGERS) for frame in at.stack):
+    if at.kind not in _GONE or not _is_asked(at):
         return None
     what = f"Line {at.line} uses an object of a multiprocessing.Manager, and that process did not answer"
     made = [*_managers(at)]
@@ -33,8 +34,8 @@ def ended_manager(at: FailingLine) -> str | None:
         )
     if how == "unnamed":
         return (
-            f"{what}: nothing keeps the Manager that {place} makes (`{short(source(node))}`), and it ends with its "
-            f"last reference. Give it a name, and {_KEEP}."
+            f"{what}: the Manager that {place} makes (`{short(source(node))}`) has no name, and ends with what it gave "
+            f"there, or with that process. Give it a name, {_KEEP}, and join() those before its process ends."
         )
     return (
         f"{what}: it ends by shutdown(), with the process that made it ({place}), or with its last reference. "
@@ -42,11 +43,25 @@ def ended_manager(at: FailingLine) -> str | None:
     )
 
 
+def _is_asked(at: FailingLine) -> bool:
+    """Whether a proxy could not ask; what its Manager answers with, an error of its object, is raised by the proxy."""
+    own = [frame.function or "" for frame in at.stack if (frame.file or "").endswith(_MANAGERS)]
+    if not own or any(name.rpartition(".")[2] in _OF_SERVER for name in own):
+        return False
+    return (at.stack[0].file or "").endswith(_CONNECTION)
+
+
+def _is_inside(at: FailingLine, block: ast.With) -> bool:
+    """Whether the program still was in that block."""
+    return any(block.lineno <= (frame.line or 0) <= (block.end_lineno or 0) for frame in at.frames)
+
+
 def _managers(at: FailingLine) -> Iterator[tuple[LineWords, ast.expr, str]]:
     """The calls of `Manager()`, and what becomes of each."""
     for file, tree in at.files.items():
         nodes = [*nodes_of(tree)]
-        entered = {id(part.context_expr) for item in nodes if isinstance(item, ast.With) for part in item.items}
+        blocks = [item for item in nodes if isinstance(item, ast.With) and not _is_inside(at, item)]
+        entered = {id(part.context_expr) for item in blocks for part in item.items}
         used = {id(item.value): item for item in nodes if isinstance(item, ast.Attribute)}
         for item in nodes:
             if isinstance(item, ast.Call) and called_name(item) in ("Manager", "SyncManager"):

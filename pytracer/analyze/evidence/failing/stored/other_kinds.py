@@ -10,6 +10,7 @@ from pytracer._text import size_words
 from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.stored.opened import OpenedFile, opened
+from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 
@@ -26,6 +27,7 @@ _KINDS = {
     "zip": ("a zip archive", "torch.load() or zipfile"),
     "pickle": ("a pickle", "pickle.load() or torch.load()"),
 }
+_UNPACKERS = ("gzip", "bz2", "lzma", "zipfile", "tarfile", "zstandard", "codecs")
 _TYPES = ("UnpicklingError", "JSONDecodeError", "UnicodeDecodeError")
 
 
@@ -70,4 +72,30 @@ def _found(at: FailingLine) -> _OtherKind | None:
     if len(calls) != 1 or not calls[0].args:
         return None
     reader = ast.unparse(calls[0].func)
+    if not _reads_from_begin(at, file, reader, calls[0].args[0]):
+        return None
     return _OtherKind(file, reader, calls[0].args[0]) if file.kind not in _READS[reader] else None
+
+
+def _reads_from_begin(at: FailingLine, file: OpenedFile, reader: str, given: ast.expr) -> bool:
+    """Whether it is given the path, or what open() made of it, and nothing of it was read before: no gzip.open()."""
+    name = variable(given)
+    opens = given if isinstance(given, ast.Call) else _opener(at, name)
+    if opens is None or called_name(opens) != "open":  # of torch.load(), which may be given a path
+        return file.holder is None and reader == "torch.load"
+    if ast.unparse(opens.func).rpartition(".")[0] in _UNPACKERS:
+        return False
+    used = [item for item in nodes_of(at.scope) if isinstance(item, ast.Name) and isinstance(item.ctx, ast.Load)]
+    return not any(item.id == name and opens.lineno <= item.lineno < at.line for item in used)
+
+
+def _opener(at: FailingLine, name: str | None) -> ast.Call | None:
+    """The last call above that the variable was set to, by `=` or `with`."""
+    found: list[ast.Call] = []
+    for item in nodes_of(at.scope):
+        pairs = [(part.optional_vars, part.context_expr) for part in item.items] if isinstance(item, ast.With) else []
+        pairs += [(target, item.value) for target in item.targets] if isinstance(item, ast.Assign) else []
+        for target, value in pairs:
+            if isinstance(target, ast.Name) and target.id == name and isinstance(value, ast.Call):
+                found += [value] if value.lineno <= at.line else []
+    return max(found, key=lambda item: item.lineno, default=None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 
 import msgspec
 
@@ -12,6 +13,7 @@ from pytracer.analyze.evidence.slicing.own_values import OwnValue, OwnValues, is
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.ranks import one_rank_number, one_rank_words
+from pytracer.analyze.evidence.syntax.scopes import Scope, scope_of
 
 _RAISED = ("FileNotFoundError", "NotADirectoryError")
 
@@ -55,22 +57,28 @@ def _found(at: FailingLine) -> _Own | None:
         return None
     search = OwnValues(at.slice, at.files, at.frame.file)
     for path, writes in paths:
-        value = search.of(path, spot)[0] if not writes else None
+        value, parts = search.of(path, spot) if not writes else (None, [])
         if value is None or not value.names or is_handed_out(at.files, value):
             continue
-        where = _writer(at, value, rank)
+        scopes = [item.scope for part in parts for item in (part.spot, *(way for _, way in part.through))]
+        where = _writer(at, value, scopes, rank)
         if where is not None:
             return _Own(value.names[0], value, where)
     return None
 
 
-def _writer(at: FailingLine, value: OwnValue, rank: int) -> str | None:
-    """The first line that writes by one of these variables on another rank alone."""
-    names = {name.rpartition(".")[2] for name in value.names}
+def _writer(at: FailingLine, value: OwnValue, scopes: Sequence[Scope], rank: int) -> str | None:
+    """The first line that writes by one of these variables on another rank alone.
+
+    A plain name is the same variable only in the functions that the value went through.
+    """
+    names = {name.rpartition(".")[2] for name in value.names if "." in name}
+    plain = {name for name in value.names if "." not in name}
     for file, tree in at.files.items():
         for call in (item for item in nodes_of(tree) if isinstance(item, ast.Call) and can_make(item)):
             held = {(variable(item) or "").rpartition(".")[2] for item in nodes_of(call)}
-            guard = guard_of(tree, call.lineno) if names & held else None
+            known = names | plain if any(scope_of(tree, call.lineno) is item for item in scopes) else names
+            guard = guard_of(tree, call.lineno) if known & held else None
             if guard is not None and one_rank_number(guard.test) != rank:
                 return f"{at.in_file(file, call.lineno)} writes there on {one_rank_words(guard.test)} only"
     return None

@@ -21,7 +21,7 @@ from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.loops import Loop, loops_around
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.ranks import one_rank_number, one_rank_words
-from pytracer.analyze.evidence.syntax.scopes import scope_of, spans
+from pytracer.analyze.evidence.syntax.scopes import class_around, scope_of, spans
 
 _OF_OS = frozenset({"remove", "unlink", "replace", "rename", "renames", "move"})
 _MODULES = ("os", "shutil")
@@ -177,16 +177,27 @@ def _kept_parts(at: FailingLine, node: ast.expr, spot: Spot) -> Iterator[tuple[s
 
 
 def _set_parts(at: FailingLine, node: ast.expr) -> Iterator[tuple[str, ...]]:
-    """Of an attribute: the paths that the program sets it to, where the source shows more than a name."""
+    """Of an attribute: the paths that its class sets it to, where the source shows more than a name.
+
+    Of `self` that is the class around the line; of another object the only one that sets an attribute of that name.
+    """
     if not isinstance(node, ast.Attribute):
         return
-    for file, tree in at.files.items():
-        for item in (part for part in nodes_of(tree) if isinstance(part, ast.Assign)):
-            for target, value in _pairs(item):
-                if isinstance(target, ast.Attribute) and target.attr == node.attr:
-                    parts = _parts(at, value, Spot(file, tree, scope_of(tree, item.lineno), item.lineno))
-                    if len(parts) > 1:
-                        yield parts
+    found = [
+        (value, Spot(file, tree, scope_of(tree, item.lineno), item.lineno))
+        for file, tree in at.files.items()
+        for item in (part for part in nodes_of(tree) if isinstance(part, ast.Assign))
+        for target, value in _pairs(item)
+        if isinstance(target, ast.Attribute) and target.attr == node.attr
+    ]
+    owners = [class_around(spot.tree, spot.scope) for _, spot in found]
+    own = class_around(at.tree, at.scope) if ast.unparse(node.value) == "self" else next(iter(owners), None)
+    if ast.unparse(node.value) != "self" and any(item is not own for item in owners):
+        return
+    for (value, spot), owner in zip(found, owners, strict=True):
+        parts = _parts(at, value, spot) if owner is own else ()
+        if len(parts) > 1:
+            yield parts
 
 
 def _pairs(item: ast.Assign) -> Iterator[tuple[ast.expr, ast.expr]]:

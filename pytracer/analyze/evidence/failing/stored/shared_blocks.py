@@ -13,9 +13,10 @@ from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Module)
-# What may wait between the two lines until the others have attached.
-_WAITS = frozenset(
-    {"barrier", "monitored_barrier", "all_reduce", "join", "wait", "get", "recv", "result", "map", "run", "sleep"}
+# What surely does not wait between the two lines until the others have attached.
+_GOES_ON = frozenset(
+    {"ndarray", "frombuffer", "from_numpy", "copy_", "close", "print", "info", "debug", "append", "put", "send", "len"}
+    | {"Process", "start", "range", "unlink", "ShareableList", "asarray", "zeros", "copyto", "reshape", "view", "dict"}
 )
 
 
@@ -72,7 +73,7 @@ def _unlinked(at: FailingLine) -> str | None:
     ]  # fmt: skip
     if name is None or len(ends) != 1 or _is_cleanup(scope, ends[0]):
         return None
-    if any(item.lineno < ends[0].lineno and (called_name(item) or "") in _WAITS for item in calls):
+    if any(item.lineno < ends[0].lineno and called_name(item) not in _GOES_ON for item in calls):
         return None
     line, begun = at.in_file(file, ends[0].lineno), at.in_file(file, maker.lineno)
     return f"{line} (`{source(ends[0])}`) removes the block that {begun} makes"

@@ -122,6 +122,15 @@ class Config:
         self.kept = {"b": state["b"]}
 copy.copy(Config())
 """
+PASSED = """
+import pickle
+class Record:
+    def __init__(self, row):
+        self.row = row
+    def __getattr__(self, name):
+        return self.row[name]
+pickle.{}(Record({{"id": 1}}).payload)
+"""
 ATTRIBUTE = """
 import copy
 class Config:
@@ -133,7 +142,11 @@ copy.deepcopy(Config())
 """
 
 
-@pytest.mark.parametrize("source", [ASKED, OWN_STATE, ATTRIBUTE], ids=["by the program", "own state", "right answer"])
+@pytest.mark.parametrize(
+    "source",
+    [ASKED, OWN_STATE, ATTRIBUTE, PASSED.format("dumps"), PASSED.format("loads")],
+    ids=["by the program", "own state", "right answer", "what is to be pickled", "what is to be loaded"],
+)
 def test_lookup_that_the_program_asks_is_left_alone(source: str, tmp_path: Path) -> None:
     """A misspelt key, a state without it, and an AttributeError are other mistakes."""
     assert of_program(tmp_path, source) is None

@@ -41,7 +41,7 @@ def said(folder: Path, source: str, line: int, library: tuple[PythonFrame, ...] 
     """The words about the line that gets it."""
     file = folder / "train.py"
     file.write_text(source, encoding="utf-8")
-    snapshot: Any = SimpleNamespace(argv=(), created_wall_ns=time.time_ns() + 10**9)
+    snapshot: Any = SimpleNamespace(argv=(), created_wall_ns=time.time_ns() + 10**9, rank=None, environment={})
     frames = [*library, PythonFrame(function="collect", file=str(file), line=line)]
     found = explained(snapshot, ExceptionReport(type="FileNotFoundError", message="[Errno 2] No such file"), frames)
     return found.words or ""

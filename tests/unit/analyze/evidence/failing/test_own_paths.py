@@ -79,3 +79,24 @@ def test_path_of_each_rank(sets: str, sure: bool, why: str, tmp_path: Path) -> N
 def test_path_that_the_ranks_may_share(sets: str, guard: str, rank: int | None, tmp_path: Path) -> None:
     """A plain one, one that each rank writes itself, one that is handed out."""
     assert "another path" not in (said(tmp_path, sets, guard, rank).subject or "")
+
+
+def test_variable_of_another_function_is_another_path(tmp_path: Path) -> None:
+    """Rank 0 writes by a `path` of its own."""
+    sets = """self.dir = root
+    def log(self):
+        path = os.path.join("logs", "m.json")
+        if self.rank == 0:
+            torch.save(1, path)
+    def load(self):
+        path = os.path.join("exp", str(int(time.time())))
+        return torch.load(path)"""
+    file = tmp_path / "train.py"
+    file.write_text(SOURCE.format(sets=sets, guard="if True:").replace("run.test()", "run.load()"), encoding="utf-8")
+    snapshot: Any = SimpleNamespace(
+        created_wall_ns=time.time_ns() + 10**9, rank=SimpleNamespace(rank=1), environment={}, argv=("a",)
+    )
+    error = ExceptionReport(type="FileNotFoundError", message="[Errno 2] No such file or directory: 'exp/101112'")
+    library = PythonFrame(function="load", file="/x/site-packages/torch/serialization.py", line=1)
+    way = [PythonFrame(function=n, file=str(file), line=i) for n, i in (("Run.load", 14), ("<module>", 23))]
+    assert "another path" not in (explained(snapshot, error, [library, *way]).subject or "")

@@ -209,3 +209,28 @@ torch.load(keeper.best_path)
     assert found.words is not None and "See whether it had removed this one" in found.words
     other = said(tmp_path, source, [("<module>", 14)], 1, "step0001.pt")
     assert other.subject is not None and "rank 0 alone comes there" in other.subject
+
+
+def test_attribute_of_another_class_is_another_path(tmp_path: Path) -> None:
+    """Two classes with a `path`, of which one removes what is in its own folder."""
+    source = """import json, os
+class Cache:
+    def __init__(self, root):
+        self.root = root
+        self.path = os.path.join(self.root, "index.json")
+    def clear(self):
+        for name in os.listdir(self.root):
+            os.remove(os.path.join(self.root, name))
+class Reader:
+    def __init__(self, path):
+        self.path = path
+    def read(self):
+        return json.load(open(self.path))
+def main(reader):
+    Cache("cache").clear()
+    reader.read()
+main(Reader("/x/run/index.json"))
+"""
+    way = [("Reader.read", 13), ("main", 16), ("<module>", 17)]
+    found = said(tmp_path, source, way, None, "index.json")
+    assert "removes files" not in f"{found.subject} {found.words}"

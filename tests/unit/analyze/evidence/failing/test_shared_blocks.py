@@ -46,7 +46,13 @@ def test_maker_that_unlinks_at_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("first", "second"),
-    [("dist.barrier()", "block.unlink()"), ("other.unlink()", "pass"), ("try: use(name)", "finally: block.unlink()")],
+    [
+        ("dist.barrier()", "block.unlink()"),
+        ("mp.spawn(attach, args=(name,), nprocs=2)", "block.unlink()"),
+        ("train(name)", "block.unlink()"),
+        ("other.unlink()", "pass"),
+        ("try: use(name)", "finally: block.unlink()"),
+    ],
 )
 def test_maker_that_may_have_waited_is_not_blamed(first: str, second: str, tmp_path: Path) -> None:
     """A barrier before it, another object, a `finally` behind the work."""
