@@ -17,8 +17,10 @@ from pytracer.analyze.evidence.ends.kept_slices import only_slice
         ("rows.append(s[0])", None),
         ("rows.append((s[:1], s))", None),
         ("rows.append(other[:1])", None),
+        ("rows.append(s[:, best])", None),
+        ("rows.append(s[:, :1].detach().cpu())", None),
     ],
-    ids=["columns", "rows", "one item", "the whole, too", "of something else"],
+    ids=["columns", "rows", "one item", "the whole, too", "of something else", "by a tensor", "moved"],
 )
 def test_only_slices_of_what_is_made_are_views_of_it(line: str, kept: str | None) -> None:
     """An index of one row is a view, too, but most often of an array of numbers."""
