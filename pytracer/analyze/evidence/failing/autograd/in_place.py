@@ -95,7 +95,7 @@ def in_place_subject(at: FailingLine) -> str | None:
     parts = part_writes(at, _statements(at)) if found else None
     if parts is not None:
         return parts.words(at)
-    found = by_operation(at.message, found) if len(found) > _MOST else found
+    found = by_operation(at, found) if len(found) > _MOST else found
     if not 0 < len(found) <= _MOST or _changes_of_parameters(at):
         return None
     return f"{_listed(at, found)} {'seem' if len(found) > 1 else 'seems'} to change it in place"
@@ -103,7 +103,7 @@ def in_place_subject(at: FailingLine) -> str | None:
 
 def _of_operation(at: FailingLine, found: dict[tuple[str, int], str]) -> str | None:
     """Of many lines those with the operation that the message names as the tensor's last one."""
-    few, named = by_operation(at.message, found), last_operation(at.message)
+    few, named = by_operation(at, found), last_operation(at.message)
     if not few:
         return None
     lines = f"{capital(_listed(at, few))} {'seem' if len(few) > 1 else 'seems'} to change it in place"

@@ -102,7 +102,13 @@ def _made_first(at: FailingLine, name: str, kind: str) -> str | None:
         for item in own_nodes(method)
         if isinstance(item, ast.Assign) and attribute_of(item) == name
     ]
-    return found[0] if len(found) == 1 else None
+    set_at = {
+        (file, item.lineno)
+        for file, tree in at.files.items()
+        for item in nodes_of(tree)
+        if isinstance(item, ast.Attribute) and item.attr == name and isinstance(item.ctx, ast.Store)
+    }
+    return found[0] if len(found) == len(set_at) == 1 else None
 
 
 def _read_at(at: FailingLine, stored: Stored) -> int | None:

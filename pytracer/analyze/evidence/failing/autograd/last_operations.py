@@ -7,9 +7,13 @@ place. An operation that saves its own result keeps its name; those of the table
 from __future__ import annotations
 
 from pytracer._patterns import Pattern
+from pytracer.analyze.evidence.failing.line import FailingLine
+from pytracer.analyze.evidence.syntax.cut_values import is_without_graph
+from pytracer.analyze.evidence.syntax.scopes import scope_of
 
 _OPERATION = Pattern(r"output 0 of (\w+?)(?:Backward\d*)?,")
 _SYMBOLS = {"Mul": "*=", "Add": "+=", "Sub": "-=", "Div": "/="}
+_DETACHED = Pattern(r"detach\(\)[^=]*(?: [-+*/]?= |_\()")  # `h.detach().clamp_(0)`
 _MOST = 2
 
 
@@ -19,10 +23,16 @@ def last_operation(message: str) -> str | None:
     return found[1] if found is not None and found[1] in _SYMBOLS else None
 
 
-def by_operation(message: str, found: dict[tuple[str, int], str]) -> dict[tuple[str, int], str]:
-    """Of the statements that change tensors in place those with that operation: one or two, or none."""
-    name = last_operation(message)
+def by_operation(at: FailingLine, found: dict[tuple[str, int], str]) -> dict[tuple[str, int], str]:
+    """Of the statements that change tensors in place those with that operation: one or two, or none.
+
+    None where another one may have left no node behind: below no_grad(), of detach().
+    """
+    name, trees = last_operation(at.message), {**at.files, at.frame.file or "": at.tree}
     if name is None:
         return {}
+    for (file, line), text in found.items():
+        if _DETACHED.search(text) or is_without_graph(scope_of(trees[file], line), line):
+            return {}
     few = {key: text for key, text in found.items() if f" {_SYMBOLS[name]} " in text or f".{name.lower()}_(" in text}
     return few if len(few) <= _MOST else {}

@@ -160,7 +160,7 @@ def _bound(loop: ast.For | ast.Assign) -> Iterator[ast.AST]:
 def _last_forward(at: FailingLine, wrapped: _Wrapped) -> _Found | None:
     """Several calls of the wrapped model above one backward()."""
     found = several_forwards(at)
-    if found is None:
+    if found is None or _is_used_outside(at):
         return None
     return _Found(
         f"{found.summary} before one backward(), below DDP(find_unused_parameters=True) ({wrapped.place})",
@@ -168,4 +168,18 @@ def _last_forward(at: FailingLine, wrapped: _Wrapped) -> _Found | None:
         f"{wrapped.place}) looks for unused parameters in the result of the last call only: what just the calls before "
         "used counts as unused, and then its gradient comes. Call it once with all inputs and let forward() return all "
         "results, or call backward() after each.",
+    )
+
+
+def _is_used_outside(at: FailingLine) -> bool:
+    """Whether a line reads the named parameter, or what has it, by `.module`: `net.module.emb.weight.norm()`."""
+    named = _NAMED.search(at.message)
+    first = named[1].partition(".")[0] if named is not None else None
+    return any(
+        isinstance(item, ast.Attribute)
+        and item.attr == first
+        and isinstance(item.value, ast.Attribute)
+        and item.value.attr == "module"
+        for tree in at.files.values()
+        for item in nodes_of(tree)
     )

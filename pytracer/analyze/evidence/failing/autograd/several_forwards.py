@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
 import msgspec
 from msgspec.structs import replace
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.slicing.callers import called_function
@@ -21,6 +21,7 @@ from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, parameters
 
 _WRAPPERS = ("DDP", "DistributedDataParallel")
+_OFF = Pattern("no_grad|inference_mode|set_grad_enabled")
 _MOST_FRAMES = 3
 
 
@@ -103,6 +104,7 @@ def _forwards(at: FailingLine, spot: Spot) -> Iterator[_Forward]:
     loops = loops_around(spot.tree, spot.line)
     first = loops[-1].lineno if loops else 0
     quiet = {id(part) for item in own_nodes(spot.scope) if _without_graph(item) for part in nodes_of(item)}
+    quiet |= {id(item.value) for item in own_nodes(spot.scope) if isinstance(item, ast.Attribute) and _is_cut(item)}
     for call in own_nodes(spot.scope):
         if not isinstance(call, ast.Call) or id(call) in quiet or not first < call.lineno <= spot.line:
             continue
@@ -130,7 +132,12 @@ def _by_helper(at: FailingLine, call: ast.Call, spot: Spot) -> tuple[str | None,
     None where that function runs the backward itself.
     """
     found = called_function(at.files, spot.tree, call)
-    if found is None or found[1] is spot.scope or any(map(_is_backward, own_nodes(found[1]))):
+    if (
+        found is None
+        or found[1] is spot.scope
+        or any(map(_is_backward, own_nodes(found[1])))
+        or _is_decorated(found[1])
+    ):
         return None, None
     home, function = found
     names, quiet = parameters(function), {id(p) for i in own_nodes(function) if _without_graph(i) for p in nodes_of(i)}
@@ -174,7 +181,17 @@ def _is_backward(item: ast.AST) -> bool:
 def _without_graph(item: ast.AST) -> bool:
     """`with torch.no_grad():`."""
     heads = item.items if isinstance(item, ast.With) else []
-    return any(re.search("no_grad|inference_mode|set_grad_enabled", ast.unparse(head)) for head in heads)
+    return any(_OFF.search(ast.unparse(head)) for head in heads)
+
+
+def _is_cut(item: ast.Attribute) -> bool:
+    """`net(x).detach()`."""
+    return item.attr == "detach" and isinstance(item.value, ast.Call)
+
+
+def _is_decorated(function: ast.AST) -> bool:
+    """`@torch.no_grad()`."""
+    return any(_OFF.search(ast.unparse(by)) for by in getattr(function, "decorator_list", []))
 
 
 def _wraps(value: ast.AST) -> bool:

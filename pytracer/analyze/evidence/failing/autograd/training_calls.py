@@ -20,6 +20,7 @@ _EXISTS = Pattern(r"attribute '(\w+)' already exists")
 _CLOSURE = Pattern(r"step\(\) missing 1 required positional argument: 'closure'")
 _OF_VMAP = Pattern(r"vmap: It looks like you're (?:either \(1\) )?(?:calling \.item|attempting to use a Tensor)")
 _TAKES = Pattern(r"\.item\(|\.tolist\(|\bfloat\(|\.numpy\(")
+_STATEMENTS = (ast.Assign, ast.AugAssign, ast.Return)
 _NOTED = Pattern(r"log|print|append|write|add_scalar")
 
 
@@ -55,7 +56,7 @@ def _number(at: FailingLine) -> str | None:
     found = {
         item.lineno: source(item)
         for item in nodes_of(at.tree)
-        if isinstance(item, (ast.Assign, ast.AugAssign, ast.Return)) and item.lineno in way
+        if isinstance(item, _STATEMENTS) and item.lineno in way
         if item.value is not None and _TAKES.search(ast.unparse(item.value))
     }
     taken = ""
@@ -73,11 +74,14 @@ def _never_added(at: FailingLine, name: str, way: set[int]) -> str | None:
         for item in nodes_of(at.tree)
         if isinstance(item, ast.Assign) and item.lineno in way and _is_zero(item.value) and len(item.targets) == 1
     ]
+    texts = [ast.unparse(item) for item in nodes_of(at.tree) if isinstance(item, _STATEMENTS) and item.lineno in way]
+    if any(map(_TAKES.search, texts)):  # it may have added a number
+        return None
     for item in begins:
         target = ast.unparse(item.targets[0])
         scope = scope_of(at.tree, item.lineno)
         adds = [part.lineno for part in own_nodes(scope) if isinstance(part, ast.AugAssign) and _adds(part, target)]
-        if len(begins) != 1 or len(adds) != 1:
+        if len(begins) != 1 or len(adds) != 1 or at.value(name) != ast.unparse(item.value):
             return None
         return (
             f"`{name}`{at.came(name)} is still the 0 of {at.here(item.lineno)} (`{source(item)}`), as "

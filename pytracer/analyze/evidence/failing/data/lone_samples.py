@@ -24,6 +24,8 @@ def lone_sample(at: FailingLine) -> str | None:
         spot = at.slice.spot(depth)
         call = _of_one_sample(at, spot) if spot is not None else None
         if spot is not None and call is not None:
+            if any(isinstance(item, ast.Call) and called_name(item) == "backward" for item in own_nodes(spot.scope)):
+                return None  # it is training
             model = source(call.func)
             owner = "the model" if model.startswith("self") and model.count(".") == 0 else f"`{model}`"
             return (

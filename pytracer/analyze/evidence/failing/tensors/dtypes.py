@@ -25,6 +25,7 @@ _TARGET = Pattern(r"expected target dtype to be Long or Byte, but got (\w+)|expe
 _EXPECTED = Pattern(r"expected scalar type (\w+) but found (\w+)|Found dtype (\w+) but expected (\w+)")
 _PUT = Pattern(r"Index put requires .* got (\w+) for the destination and (\w+) for the source")
 _SOFT = Pattern(r"floating point type for target with class probabilities, got (\w+)")
+_BOTH = 2  # the output, and the target
 _SPAN = Pattern(r", -?\d+\.\.(-?\d+)$")
 _KERNEL = Pattern(r"not implemented for '(\w+)'")
 
@@ -109,15 +110,16 @@ def _soft_target(at: FailingLine, found: str) -> str | None:
     shape = at.shape(names[0]) if len(names) == 1 else None
     if shape is None:
         return None
-    name = names[0]
+    name, call = names[0], at.only(ast.Call)
+    if call is not None and len(call.args) == _BOTH and source(call.args[1]) != name:
+        return None  # what is passed is made of it
     has = f"`{name}` {shape.words}{whence(at, name)} is {found}"
     output = at.passed("the output")
     if len(shape.sizes) == 1 or _beyond_one(at, name):
         return (
-            f"`{output}` has the shape of `{name}` {shape.words}{whence(at, name)}, which has class numbers ({found}): "
-            "the output lacks its dimension of classes. Give the last layer one output for each class, and leave out "
-            "what takes that dimension away (squeeze(), an index, a mean); of one output for yes or no use "
-            f"BCEWithLogitsLoss with `{name}.float()`."
+            f"`{output}` has the shape of `{name}` {shape.words}{whence(at, name)}, which is {found}. If it has class "
+            "numbers, the output lacks its dimension of classes: give the last layer one output for each, and see what "
+            "takes it away (squeeze(), an index). Yes or no (BCEWithLogitsLoss) and one-hot rows need .float()."
         )
     if "one_hot" in whence(at, name):
         return (

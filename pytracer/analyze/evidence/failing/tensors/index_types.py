@@ -45,7 +45,7 @@ def floating_index(at: FailingLine) -> str | None:
             "which keeps whole numbers whole."
         )
     mask = at.made(index.value) if isinstance(index, ast.Subscript) else made
-    if mask is not None and _is_made_number(mask.node):
+    if mask is not None and _is_made_number(mask.node) and _fits(at, index, subscript.value):
         return (
             f"The index `{text}`{whence(at, index)} of `{table}` is {kind}, though a condition makes it: it is a mask, "
             f"whose 0 and 1 .long() would take for rows 0 and 1. Take the conversion away, or write `{text}.bool()`."
@@ -54,11 +54,20 @@ def floating_index(at: FailingLine) -> str | None:
         return None
     to = f"int({text})" if kind == "a float" else f"{text}.long()"
     to = f"{text}.astype(int)" if (at.value(index) or "").endswith(" array") else to
-    of_mask = "" if kind == "a float" else f"; a mask of 0 and 1 must be bool (`{to.partition('.')[0]} > 0.5`)"
+    of_mask = "" if kind == "a float" else f"; a mask of 0 and 1 must be bool (`{text} > 0.5`)"
     return (
         f"The index `{text}`{whence(at, index)} of `{table}` is {kind}: write `{to}` there, which cuts off decimals, "
         f"or round it where it is made{of_mask}."
     )
+
+
+def _fits(at: FailingLine, mask: ast.expr, table: ast.expr) -> bool:
+    """Whether a mask can pick of the table: not the rows of two that a condition chooses for each of many samples."""
+    picks, held = at.shape(mask), at.shape(table)
+    if picks is None or held is None:
+        return True
+    last = len(held.sizes) - len(picks.sizes)
+    return any(held.sizes[first : first + len(picks.sizes)] == picks.sizes for first in range(last + 1))
 
 
 def _is_made_number(node: ast.AST) -> bool:
@@ -67,7 +76,8 @@ def _is_made_number(node: ast.AST) -> bool:
         return node.func.attr in _NUMBERS and _is_condition(node.func.value)
     sides = [node.left, node.right] if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) else []
     return any(
-        _is_condition(one) and isinstance(other, ast.Constant) for one, other in zip(sides, sides[::-1], strict=True)
+        _is_condition(one) and isinstance(other, ast.Constant) and other.value == 1
+        for one, other in zip(sides, sides[::-1], strict=True)
     )
 
 

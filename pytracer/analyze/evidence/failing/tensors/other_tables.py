@@ -26,8 +26,9 @@ def other_table(at: FailingLine, layer: str, high: int) -> str | None:
             continue
         if other < rows <= high < there:
             return (
-                f"it is most likely exchanged with `{given}`, as `{table}` has {there} rows and `{given}` reaches "
-                f"{other}. Compare their order in the call of {_name(at)}() with its parameters, and with the data's."
+                f"it may be exchanged with `{given}`, as `{table}` has {there} rows and `{given}` reaches {other}. "
+                f"Compare their order in the call of {_name(at)}() with its parameters, and with the data's; if it is "
+                f"right, `{layer}` needs a row for each number of all data."
             )
     return None
 

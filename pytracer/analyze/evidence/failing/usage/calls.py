@@ -233,9 +233,10 @@ def _given_whole(at: FailingLine, call: ast.Call, own: ast.FunctionDef | ast.Asy
     if given is None or held is None or not count - len(own.args.defaults) <= int(held[2]) <= count:
         return None
     text = source(given)
+    taken = ", ".join(item.arg for item in own.args.args[1 : int(held[2]) + 1])
     return (
-        f"gives it the {held[1]} of {held[2]} `{text}`{whence(at, text)} as one: pass its items apart, "
-        f"`{source(call.func)}(*{text})`."
+        f"gives it the {held[1]} of {held[2]} `{text}`{whence(at, text)} as one: if its items are ({taken}), pass them "
+        f"apart, `{source(call.func)}(*{text})`; else pass the others, too."
     )
 
 
@@ -292,7 +293,7 @@ def tensor_as_condition(at: FailingLine) -> str | None:
     name = min(names, key=lambda item: item.startswith("self."))
     shape = at.shape(name)
     has = f"{shape.elements} values {shape.words}" if shape is not None else "several values"
-    listed = _listed_tensors(at, test)
+    listed = _listed_tensors(at, test, name)
     if listed is not None:
         return (
             f"{listed} compares items by `==`, and `{name}`{whence(at, name)} has {has}, so that the answer is no "
@@ -305,8 +306,8 @@ def tensor_as_condition(at: FailingLine) -> str | None:
     )
 
 
-def _listed_tensors(at: FailingLine, test: ast.AST) -> str | None:
-    """``Line 10 (`emb in seen`)``: a search in a list or tuple."""
+def _listed_tensors(at: FailingLine, test: ast.AST, name: str) -> str | None:
+    """``Line 10 (`emb in seen`)``: a search of that tensor in a list or tuple."""
     for item in nodes_of(test):
         if isinstance(item, ast.Compare) and isinstance(item.ops[0], (ast.In, ast.NotIn)):
             held = item.comparators[0]
@@ -315,7 +316,7 @@ def _listed_tensors(at: FailingLine, test: ast.AST) -> str | None:
         else:
             continue
         if re.match(r"(?:list|tuple|deque) of \d", at.value(held) or ""):
-            return f"Line {at.line} (`{source(item)}`)"
+            return f"Line {at.line} (`{source(item)}`)" if name in names_in(item) else None
     return None
 
 

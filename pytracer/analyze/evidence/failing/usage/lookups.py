@@ -249,7 +249,7 @@ def _several(at: FailingLine, kind: str, name: str) -> str | None:
         declared = _declared(at, node.value)
         if declared is not None:
             return f"`{owner}` is a plain dict of {count}, {declared}; or read {one}."
-        return f"`{owner}`{came} is a dict of {count}, and a dict has no .{name}: {_of_dict(owner, name, one)}."
+        return f"`{owner}`{came} is a dict of {count}, and a dict has no .{name}: {_of_dict(at, owner, name, one)}."
     if not came:
         return None
     made = at.made(node.value, calls=False) if kind == "tuple" and count == "1" else None
@@ -275,8 +275,11 @@ def _plain_item(at: FailingLine, owner: str, kind: str, name: str) -> str | None
     )
 
 
-def _of_dict(owner: str, name: str, one: str) -> str:
+def _of_dict(at: FailingLine, owner: str, name: str, one: str) -> str:
     """What to do for an attribute that modules or tensors have."""
+    called = {ast.unparse(item.func) for item in nodes_of(at.statement or ast.Pass()) if isinstance(item, ast.Call)}
+    if f"{owner}.{name}" not in called:  # `config.train`
+        return f"take {one} if it has that key"
     if name in _MOVES:
         return f"move each tensor in it (`{{k: v.{name}(...) for k, v in {owner}.items()}}`), or the item that is meant"
     if name in _OF_MODULES:

@@ -54,12 +54,13 @@ def missed(at: FailingLine, spot: Spot, line: int, *, unset: bool = False) -> Mi
     if isinstance(inner, (ast.For, ast.AsyncFor)) and not _had_a_round(at, spot, inner):
         return None
     tests = [item for item in own_nodes(spot.scope) if isinstance(item, ast.If) and first < item.lineno < line]
+    left = inner is not None and _may_be_left(spot, inner)
     for item in sorted(tests, key=lambda one: one.lineno):
         held = outcome(item.test, lambda node: at.value_at(node, spot))
         of_other = any(loop is not inner and first < loop.lineno and spans(loop, item.lineno) for loop in _loops(spot))
         if of_other or _changed_since(spot, item, line if unset else 0):
             continue
-        never = _never_held(at, spot, inner, item, line) if unset else None
+        never = _never_held(at, spot, inner, item, line) if unset and not left else None
         if never is not None:
             return never
         if held is None:
@@ -73,7 +74,7 @@ def missed(at: FailingLine, spot: Spot, line: int, *, unset: bool = False) -> Mi
         when = " in the last round" if inner is not None else ""
         test = f"`{source(item.test)}` ({at.place(spot, item.lineno)})"
         return Missed(f"{test} {does}{when}{_values(at, spot, item.test)}")
-    return _always_skipped(at, spot, inner, line) if unset else None
+    return _always_skipped(at, spot, inner, line) if unset and not left else None
 
 
 def _loops(spot: Spot) -> list[ast.stmt]:
@@ -95,6 +96,18 @@ def _never_held(at: FailingLine, spot: Spot, loop: ast.stmt | None, test: ast.If
         return None
     words = f"`{source(test.test)}` ({at.place(spot, test.lineno)}) held in no round{_values(at, spot, test.test)}"
     return Missed(words)
+
+
+def _may_be_left(spot: Spot, loop: ast.stmt) -> bool:
+    """Whether an exception that is caught behind the loop can have ended it."""
+    for item in own_nodes(spot.scope):
+        if not isinstance(item, (ast.Try, ast.With, ast.AsyncWith)) or not spans(item, loop.lineno):
+            continue
+        heads = [] if isinstance(item, ast.Try) else item.items
+        catches = bool(item.handlers) if isinstance(item, ast.Try) else any("suppress" in ast.unparse(h) for h in heads)
+        if catches and not spans(item, spot.line):
+            return True
+    return False
 
 
 def _always_skipped(at: FailingLine, spot: Spot, loop: ast.stmt | None, line: int) -> Missed | None:

@@ -11,7 +11,7 @@ from pytracer.analyze.evidence.syntax.bindings import is_loop_variable
 from pytracer.analyze.evidence.syntax.loops import loops_around
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
-from pytracer.analyze.evidence.syntax.scopes import spans
+from pytracer.analyze.evidence.syntax.scopes import own_nodes, parameters, spans
 
 _MAKES_LEAVES = ("requires_grad", "Parameter", "retain_grad")
 
@@ -35,10 +35,21 @@ def no_gradient(at: FailingLine, node: ast.Attribute) -> str:
     )
 
 
+def _was_leaf(at: FailingLine, name: str, line: int) -> bool:
+    """Whether the first round had a leaf: a line before the loop makes it one, or any does of what the function got."""
+    before = [item for item in own_nodes(at.scope) if isinstance(item, ast.stmt) and item.lineno < line]
+    texts = [ast.unparse(item) for item in before if not hasattr(item, "body")]
+    if name in parameters(at.scope):
+        texts += [ast.unparse(tree) for tree in at.files.values()]
+    return any(part in text for text in texts for part in _MAKES_LEAVES if name in text)
+
+
 def _made_in_loop(at: FailingLine, name: str) -> tuple[int, ast.AST] | None:
     """The line behind the failing one, in the loop around both, that computes it of itself."""
     loop = next(iter(loops_around(at.tree, at.line)[::-1]), None)
     if loop is None or any(part in ast.unparse(loop) for part in _MAKES_LEAVES):
+        return None
+    if is_loop_variable(at.scope, name, at.line) or not _was_leaf(at, name, loop.lineno):
         return None
     for line, value, _ in bindings_of(at.scope, name):
         computed = value is not None and any(isinstance(item, (ast.BinOp, ast.Call)) for item in nodes_of(value))

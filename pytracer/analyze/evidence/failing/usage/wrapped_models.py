@@ -80,8 +80,10 @@ def no_wrapper(at: FailingLine, kind: str, name: str) -> str | None:
     if name != "module" or len(owners) != 1 or not named or any(item.attr == name for item in _stored(at)):
         return None
     owner, wrapper = owners.pop(), "DataParallel" if named <= {"DataParallel", "DP"} else "DistributedDataParallel"
+    came = at.came(owner)
+    came = "" if any(part in came for part in _BY_MODULE) else came  # a line that did not run
     return (
-        f"`{owner}` is a {kind} that is not wrapped{at.came(owner)}: only {wrapper} has `.module`. Leave it out at "
+        f"`{owner}` is a {kind} that is not wrapped{came}: only {wrapper} has `.module`. Leave it out at "
         f"line {at.line}, or where only some runs wrap the model, take it where there is one: "
         f"`getattr({owner}, 'module', {owner})`."
     )

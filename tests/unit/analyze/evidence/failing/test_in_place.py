@@ -60,9 +60,13 @@ def test_headline_has_the_tensor_whole(tensor: str, words: str) -> None:
                 "(`net(torch.ones(2, 3))`) made"
             ),
         ),
-        (
-            "batch += batch.mean()\n    batch -= batch.std()\n    batch.mul_(2)",  # many: torch names the last one
+        (  # many: the last of them by its operation
+            "batch += batch.mean()\n    batch -= batch.std()\n    batch.mul_(2)",
             "line 4 (`batch.mul_(2)`) seems to change it in place",
+        ),
+        (  # one of them leaves no node
+            "batch += batch.mean()\n    batch -= batch.std()\n    batch.detach().mul_(2)",
+            "None",
         ),
     ],
 )

@@ -84,6 +84,12 @@ def test_two_forwards_before_one_backward(tmp_path: Path) -> None:
     assert found.subject is not None and "net() is called at lines 9 and 10 before one backward()" in found.subject
 
 
+def test_two_forwards_beside_a_use_outside_of_them_are_left_to_the_table(tmp_path: Path) -> None:
+    """The named parameter is read by `.module`, which alone gives it a second gradient."""
+    found = said(tmp_path, before="other = net(x + 1) + net.module.blocks[2].weight.norm()")
+    assert (found.words, found.failure) == (None, None)
+
+
 ROUNDS = """class Net(nn.Module):
     def forward(self, x, task):
         return self.heads[task](x)
@@ -160,6 +166,8 @@ def test_forwards_of_a_loop_or_of_helpers_before_one_backward(body: str, where: 
         "for x in parts[:-1]:\n    model(x, 0).sum().backward()\nloss = model(parts[-1], 0).sum()",
         "with torch.no_grad():\n    a = model(parts[0], 0)\nloss = (model(parts[1], 0) - a).sum()",
         "loss = sum(x.sum() for x in model(parts, 0))",
+        "a = model(parts[0], 0).detach()\nloss = (model(parts[1], 0) - a).sum()",
+        "@torch.no_grad()\ndef of(m, x):\n    return m(x, 0)\na = of(model, parts[0])\nloss = model(parts[1], a).sum()",
     ],
 )
 def test_one_forward_with_a_graph_is_no_reason(body: str, tmp_path: Path) -> None:
