@@ -82,6 +82,7 @@ from pytracer.analyze.evidence.failing.processes.unprepared_reducers import (
 from pytracer.analyze.evidence.failing.processes.unreturned_losses import unreturned_loss, unreturned_subject
 from pytracer.analyze.evidence.failing.processes.unset_keys import unset_key
 from pytracer.analyze.evidence.failing.stored.archive_names import archive_name, archive_name_subject
+from pytracer.analyze.evidence.failing.stored.asked_devices import asked_device, asked_subject
 from pytracer.analyze.evidence.failing.stored.byte_order import other_byte_order
 from pytracer.analyze.evidence.failing.stored.changed_folders import changed_folder
 from pytracer.analyze.evidence.failing.stored.ended_folders import ended_folder, ended_folder_subject
@@ -150,6 +151,7 @@ from pytracer.analyze.evidence.failing.usage.calls import (
     unset_name,
     wrong_kind,
 )
+from pytracer.analyze.evidence.failing.usage.class_as_object import class_as_object
 from pytracer.analyze.evidence.failing.usage.dropped_libraries import (
     dropped_library,
     dropped_library_behind,
@@ -180,6 +182,7 @@ from pytracer.analyze.evidence.failing.usage.nones import (
 )
 from pytracer.analyze.evidence.failing.usage.optimizer_numbers import optimizer_number
 from pytracer.analyze.evidence.failing.usage.order import called_in_order, order_subject
+from pytracer.analyze.evidence.failing.usage.passed_parameters import no_parameter_passes
 from pytracer.analyze.evidence.failing.usage.recursions import repeated_calls
 from pytracer.analyze.evidence.failing.usage.replaced_functions import replaced_function, replaced_subject
 from pytracer.analyze.evidence.failing.usage.scaler_updates import missing_update, unscaled_each_batch, unscaled_twice
@@ -194,6 +197,7 @@ from pytracer.analyze.evidence.failing.usage.unloaded_libraries import torch_not
 from pytracer.analyze.evidence.failing.usage.unmade_errors import unmade_error_here, unmade_here_subject
 from pytracer.analyze.evidence.failing.usage.unpacked import values_to_unpack
 from pytracer.analyze.evidence.failing.usage.unpacked_keys import unpacked_keys
+from pytracer.analyze.evidence.failing.usage.unpacked_torch import module_without_name
 from pytracer.analyze.evidence.failing.usage.unset_names import name_left_unset
 from pytracer.analyze.evidence.failing.usage.walkers import walked_too_deep
 from pytracer.analyze.evidence.limits.descriptor_sets import beyond_select
@@ -285,6 +289,7 @@ KINDS = (
     Kind(misfit_state, (misfit_subject,)),
     Kind(plain_state, (plain_subject,)),
     Kind(lacking_checkpoint),
+    Kind(asked_device, (asked_subject,)),
     Kind(refused_global, (refused_subject,)),
     Kind(clients_joined, (clients_subject,)),
     Kind(no_shared_memory, (shared_memory_subject,)),
@@ -319,11 +324,13 @@ KINDS = (
     Kind(unexpected_keyword),
     Kind(one_input_only),
     Kind(tensor_as_condition),
+    Kind(class_as_object),
     Kind(arguments_that_differ),
     Kind(name_left_unset),
     Kind(unset_name),
     Kind(parts_of_a_batch),
     Kind(batch_of_none),
+    Kind(module_without_name),
     Kind(values_to_unpack),
     Kind(no_first_item),
     Kind(no_length),
@@ -337,6 +344,7 @@ KINDS = (
     Kind(missing_update),
     Kind(unscaled_twice),
     Kind(unscaled_each_batch),
+    Kind(no_parameter_passes),
     Kind(called_in_order, (order_subject,)),
     Kind(plain_layers),
     Kind(endless_lookup, (endless_subject,)),

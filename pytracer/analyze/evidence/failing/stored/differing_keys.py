@@ -12,6 +12,7 @@ _PREFIXES = ("module.", "_orig_mod.", "model.", "net.", "backbone.", "encoder.",
 _KEY = Pattern(r'"([^"]+)"')
 _CUT = "\n[...]\n"  # where the recorder left out the middle of a message
 _INNER = Pattern("state|model|net|weights")
+_SEVERAL = 2  # one name may be anywhere
 _OF_OPTIMIZER = {"state", "param_groups"}
 
 
@@ -53,6 +54,7 @@ def differing_keys(at: FailingLine, model: str) -> str | None:
         _of_optimizer(model, unexpected)
         or _with_prefix(model, missing, unexpected)
         or _without_prefix(model, missing, unexpected)
+        or _of_one_part(model, missing, unexpected)
         or _around(unexpected)
         or _renamed(model, missing, unexpected)
         or _differ(at, model, missing, unexpected)
@@ -90,6 +92,22 @@ def _without_prefix(model: str, missing: Keys, unexpected: Keys) -> str | None:
     return (
         f"The keys of {model} begin with '{prefix}' (`{missing[0]}`), and the checkpoint's do not: load into "
         f"the inner model (`.{prefix.rstrip('.')}`), or before it is wrapped."
+    )
+
+
+def _of_one_part(model: str, missing: Keys, unexpected: Keys) -> str | None:
+    """`proj.weight` for `encoder.proj.weight`, beside keys of other parts that the checkpoint does not have."""
+    if len(unexpected) < _SEVERAL or unexpected.more or missing.more:
+        return None
+    ends = [key.removesuffix(unexpected[0]) for key in missing if key.endswith(f".{unexpected[0]}")]
+    fit = [item for item in ends if all(f"{item}{key}" in missing for key in unexpected)]
+    if len(fit) != 1:
+        return None
+    others = Keys(key for key in missing if not key.startswith(fit[0]))
+    stay = f"; `{others[0]}`{others.others} then keep the values that they begin with" if others else ""
+    return (
+        f"The checkpoint's keys (`{unexpected[0]}`) are those of one part of {model}, `.{fit[0].rstrip('.')}`, without "
+        f"its name: load it there (`.{fit[0]}load_state_dict(...)`){stay}. strict=False would load nothing of it."
     )
 
 

@@ -11,6 +11,7 @@ from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.stored.empty_dicts import empty_dict
+from pytracer.analyze.evidence.failing.stored.groups_by_hand import group_by_hand
 from pytracer.analyze.evidence.failing.stored.opened import loaded_from
 from pytracer.analyze.evidence.failing.stored.other_optimizers import other_optimizer, writer
 from pytracer.analyze.evidence.failing.stored.replaced_sections import replaced_section
@@ -22,10 +23,23 @@ from pytracer.report.job import NearNamesReport
 
 _LOADED = Pattern(r"\bload\(|state_dict|checkpoint|ckpt")
 _OF_TEXT = Pattern(r"(?:json|yaml|toml|tomllib)\.(?:safe_)?loads?$")
+_OF_LAYERS = frozenset({"weight", "bias", "running_mean", "running_var", "num_batches_tracked"})
 _FEW = 4
 _LIKE = 0.6
 _ENDING = 2  # a plural's
 _MOST_NAMES = 8
+# What the states of schedulers have, of one kind only (torch 2.13, optim/lr_scheduler.py).
+_SCHEDULERS = (
+    (("milestones",), "MultiStepLR"),
+    (("step_size",), "StepLR"),
+    (("T_0",), "CosineAnnealingWarmRestarts"),
+    (("T_max",), "CosineAnnealingLR"),
+    (("pct_start",), "OneCycleLR"),
+    (("patience",), "ReduceLROnPlateau"),
+    (("start_factor",), "LinearLR"),
+    (("lr_lambdas",), "LambdaLR"),
+    (("gamma",), "ExponentialLR"),
+)
 _OF_PROGRAM = 64  # more keys are data
 
 
@@ -56,6 +70,11 @@ def missing_key(at: FailingLine) -> str | None:
             return None
         count = int(held[1])
         there = f"has {count} keys, and {key} is none of them" if count else "is empty"
+        if count and re.search(r"torch\.load\(", came):
+            return (
+                f"`{table}`{came} {there}: print `list({table})[:5]`. Names such as 'fc.weight' are a model's state "
+                f"itself: load that as it is; else ask for a name that is there, or by `{table}.get({key})`."
+            )
         return f"`{table}`{came} {there}: {_filled(count, table)}"
     return _of_known(at, node, key, came, known)
 
@@ -137,6 +156,9 @@ def _of_known(at: FailingLine, node: ast.Subscript, key: str, came: str, known: 
     if made is not None and isinstance(made.node, ast.Call) and _OF_TEXT.match(ast.unparse(made.node.func)):
         return f"{lacks}: it is read from a file ({at.shown(made)}). Add it to that file, or use .get() with a default."
     if _LOADED.search(came) or _LOADED.search(table):
+        whole = _state_itself(at, node, key, names)
+        if whole is not None:
+            return f"{lacks}: {whole}"
         saved = _saving_line(at, names)
         if saved is not None:
             other = _saved_with(at, key)
@@ -152,6 +174,22 @@ def _of_known(at: FailingLine, node: ast.Subscript, key: str, came: str, known: 
     if listed is not None:
         return f"{lacks}: add it to {listed}, correct it in the data where it is misspelt, or leave such items out."
     return f"{lacks}: add it where that is made, or use .get() with a default."
+
+
+def _state_itself(at: FailingLine, node: ast.Subscript, key: str, names: Sequence[str]) -> str | None:
+    """Of a file with nothing but parameters, where one with a key for them is looked for."""
+    if not names or not all(name.strip("'\"").rpartition(".")[2] in _OF_LAYERS for name in names):
+        return None
+    table = source(node.value)
+    loads = [
+        item
+        for item in nodes_of(at.statement)
+        if isinstance(item, ast.Call) and called_name(item) == "load_state_dict" and item.args and item.args[0] is node
+    ] if at.statement is not None else []  # fmt: skip
+    begin = "the file holds a model's state itself, and nothing around it"
+    if loads:
+        return f"{begin}. Load it whole: `{source(loads[0].func)}({table})`."
+    return f"{begin}. Load that as it is, and begin {key} anew; save a dict with both from now on."
 
 
 def _is_of_json(at: FailingLine, table: str) -> bool:
@@ -252,10 +290,23 @@ def _given_state(at: FailingLine, key: str) -> str | None:
     state = next((item for item in at.near if item.of in ("state_dict", "state") and item.names), None)
     if call is None or len(call.args) != 1 or state is None:
         return None
-    given, there = source(call.args[0]), ", ".join((state.names or [])[:_MOST_NAMES])
+    there = state.names or []
+    wrote = next((kind for options, kind in _SCHEDULERS if all(f"'{item}'" in there for item in options)), None)
+    if (
+        wrote is not None
+        and (at.stack[0].file or "").endswith("/lr_scheduler.py")
+        and isinstance(call.func, ast.Attribute)
+    ):
+        owner = source(call.func.value)
+        return (
+            f"`{source(call.args[0])}` is the state of a {wrote}, by its keys, and `{owner}`{at.came(owner)}, which "
+            f"needs {key}, is another scheduler. Make the {wrote} that was saved, or leave line {at.line} out: "
+            f"`{owner}` then begins at step 0."
+        )
+    given, keys = source(call.args[0]), ", ".join(there[:_MOST_NAMES])
     taken = source(call.func)
     return (
-        f"`{given}` has the keys {there}, and {taken}() needs {key}: something else was saved or is passed there. "
+        f"`{given}` has the keys {keys}, and {taken}() needs {key}: something else was saved or is passed there. "
         "Compare the line that saves it, and the order of arguments on the way."
     )
 
@@ -263,6 +314,9 @@ def _given_state(at: FailingLine, key: str) -> str | None:
 def _of_library(at: FailingLine, key: str) -> str | None:
     """Looked up by a function of a library; an optimizer's options may have been replaced by those of a checkpoint."""
     inner, call = at.stack[0], at.only(ast.Call)
+    by_hand = group_by_hand(at, key)
+    if by_hand is not None:
+        return by_hand
     if "/torch/optim/" in (inner.file or "") and call is not None and isinstance(call.func, ast.Attribute):
         owner = source(call.func.value)
         loads = {

@@ -121,10 +121,10 @@ def lacking_checkpoint(at: FailingLine) -> str | None:
     asks = asks if more is None else ""
     planned = any(item.arg in (None, "planner") for item in call.keywords)
     partly = "" if planned else (
-        "; to let it keep the values that it has, pass `planner=DefaultLoadPlanner(allow_partial_load=True)` "
-        f"to `{source(call.func)}()`"
+        "; for the others keep what is there by `planner=DefaultLoadPlanner(allow_partial_load=True)`"
     )  # fmt: skip
-    return f"The checkpoint has no `{found[1]}`{asks}: {why}. Load only the keys that both have{partly}."
+    first = "" if more is not None else " Compare its keys first ('module.' may differ)."
+    return f"The checkpoint has no `{found[1]}`{asks}: {why}.{first} Load only the keys that both have{partly}."
 
 
 def refused_global(at: FailingLine) -> str | None:

@@ -393,6 +393,8 @@ def plain_layers(at: FailingLine) -> str | None:
     if len(found) != 1:
         return None
     name, item = found[0]
+    if re.search(rf"(?:\*|ModuleList\(|ModuleDict\(){re.escape(source(item.targets[0]))}\b", ast.unparse(at.tree)):
+        return None  # another line registers them
     kind = "ModuleDict" if isinstance(item.value, (ast.Dict, ast.DictComp)) else "ModuleList"
     return (
         f"{name} keeps its layers in a plain {'dict' if kind == 'ModuleDict' else 'list'} at {at.here(item.lineno)} "

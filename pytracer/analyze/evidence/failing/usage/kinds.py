@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import names_in, source
@@ -209,9 +209,34 @@ def unequal_items(at: FailingLine) -> str | None:
     )
     one, other, place = found.groups()
     hint = "return or pad all to one length, or keep a list"
+    cut = _padded_only(at, name, fills, (one, other))
+    if cut is not None:
+        hint = cut
+    elif "argument 0, but got list" in at.message and one.startswith("list"):
+        hint = f"tensors are wanted there, of any length. Make each one: `[torch.tensor(x) for x in {name}]`"
     if "NoneType" in (one, other):
         hint = "leave out what is None, or mend what gives it"
     return f"Item 0 of `{name}`{made} is {_words(one)}, and item {place} {_words(other)}: {hint}."
+
+
+def _padded_only(at: FailingLine, name: str, fills: Sequence[int], items: tuple[str, str]) -> str | None:
+    """Of lists that `ids += [0] * (max_len - len(ids))` makes equal only where none is longer."""
+    added = _added(at, name, fills[0]) if len(fills) == 1 else None
+    sizes = [int(found[1]) for item in items if (found := re.match(r"list of (\d+)$", item)) is not None]
+    for item in own_nodes(at.scope) if added is not None and len(sizes) == len(items) else ():
+        if not isinstance(item, ast.AugAssign) or variable(item.target) != added:
+            continue
+        whole = item.value
+        if not isinstance(whole, ast.BinOp) or not isinstance(whole.op, ast.Mult):
+            continue
+        wanted = next((part.left for part in (whole.left, whole.right) if isinstance(part, ast.BinOp)), None)
+        if wanted is None or at.value(wanted) != str(min(sizes)):
+            continue
+        return (
+            f"{at.here(item.lineno)} (`{source(item)}`) only makes shorter ones longer. Cut the others there, "
+            f"`{added} = {added}[:{source(wanted)}]`, or take a larger {source(wanted)}"
+        )
+    return None
 
 
 def _words(kind: str) -> str:

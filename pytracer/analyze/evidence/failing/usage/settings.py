@@ -198,7 +198,19 @@ def _no_such_device(at: FailingLine) -> str | None:
                 f"`{source(item)}` is '{last.value}'{by}, and {built}. Choose the device there by {fallback}, or "
                 "install a torch for this machine's GPU (pytorch.org has the selector)."
             )
+        if isinstance(last, ast.IfExp) and found is not None and _may_be_cuda(last):
+            return (
+                f"`{source(item)}` asks for a GPU by `{source(last.test)}` alone ({at.shown(found)}), and {built}. Ask "
+                "there for `and torch.cuda.is_available()` as well, or turn it off for this machine."
+            )
     return None
+
+
+def _may_be_cuda(choice: ast.IfExp) -> bool:
+    """`"cuda" if use_gpu else "cpu"`, by a test that does not look for a GPU."""
+    values = [item.value for item in (choice.body, choice.orelse) if isinstance(item, ast.Constant)]
+    texts = [item for item in values if isinstance(item, str)]
+    return any(item.startswith("cuda") for item in texts) and "available" not in ast.unparse(choice.test)
 
 
 def _calls(node: ast.AST) -> list[ast.Call]:

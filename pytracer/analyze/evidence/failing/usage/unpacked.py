@@ -13,6 +13,7 @@ from pytracer.analyze.evidence.failing.data.text_lines import line_of_file
 from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.usage.emptied import emptied_by, is_empty
+from pytracer.analyze.evidence.failing.usage.unpacked_torch import unpacked_torch
 from pytracer.analyze.evidence.slicing.bindings import bindings_of
 from pytracer.analyze.evidence.slicing.callers import called_function
 from pytracer.analyze.evidence.syntax.calls import called_name
@@ -111,6 +112,9 @@ def values_to_unpack(at: FailingLine) -> str | None:
     if perhaps is not None:
         kind, own = perhaps
         return f"{takes}, and {what} has {count}. If that is {kind}'s, {own.told(at)}: {own.change(at, target, wanted)}"
+    of_torch = unpacked_torch(at, target, value, wanted)
+    if of_torch is not None:
+        return of_torch
     change = "return fewer" if found[1] == "too many" else "return all of them"
     named = "Name as many as it has (`x, y, *rest`)" if found[1] == "too many" else "Name as many as it has"
     single = isinstance(value, ast.Call) and not has and found[1] == "too many" and isinstance(statement, ast.Assign)
