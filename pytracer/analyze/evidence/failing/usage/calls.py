@@ -363,9 +363,8 @@ def wrong_kind(at: FailingLine) -> str | None:
                 f"from the second time on `{name}` is a {found[1]}. Give the result another name."
             )
     verb = {"callable": "calls it", "iterable": "loops over it", "subscriptable": "indexes it"}[found[2]]
-    hint = (
-        " Look the function up by its name first (`getattr(torch, name)`, a dict of them)." if found[1] == "str" else ""
-    )
+    by_name = " Look the function up by its name first (`getattr(torch, name)`, a dict of them)."
+    hint = by_name if found[1] == "str" else ""
     return (
         f"`{name}`{at.came(name)} is a {found[1]}, and line {at.line} {verb}.{hint if found[2] == 'callable' else ''}"
     )
@@ -373,8 +372,7 @@ def wrong_kind(at: FailingLine) -> str | None:
 
 def _may_run_again(at: FailingLine, name: str) -> bool:
     """A variable of a function is not the one of an earlier call of it, unless the line is in a loop."""
-    looped = any(spans(item, at.line) for item in loops_of(at.scope))
-    return looped or "." in name or isinstance(at.scope, ast.Module)
+    return "." in name or isinstance(at.scope, ast.Module) or any(spans(item, at.line) for item in loops_of(at.scope))
 
 
 def plain_layers(at: FailingLine) -> str | None:
@@ -394,9 +392,9 @@ def plain_layers(at: FailingLine) -> str | None:
         return None
     name, item = found[0]
     if re.search(rf"(?:\*|ModuleList\(|ModuleDict\(){re.escape(source(item.targets[0]))}\b", ast.unparse(at.tree)):
-        return None  # another line registers them
-    kind = "ModuleDict" if isinstance(item.value, (ast.Dict, ast.DictComp)) else "ModuleList"
+        return None
+    plain, kind = ("dict", "ModuleDict") if isinstance(item.value, kinds[2:]) else ("list", "ModuleList")
     return (
-        f"{name} keeps its layers in a plain {'dict' if kind == 'ModuleDict' else 'list'} at {at.here(item.lineno)} "
+        f"{name} keeps its layers in a plain {plain} at {at.here(item.lineno)} "
         f"(`{source(item)}`), so that parameters() does not have them: put nn.{kind}(...) around it."
     )
