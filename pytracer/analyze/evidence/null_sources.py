@@ -18,6 +18,7 @@ from pytracer.analyze.evidence.own_code.empty_container import empty_container
 from pytracer.analyze.evidence.own_code.found_nothing import found_nothing
 from pytracer.analyze.evidence.own_code.null_argument import null_argument
 from pytracer.analyze.evidence.own_code.null_element import null_element
+from pytracer.analyze.evidence.own_code.null_function import NoSymbol, null_function
 from pytracer.analyze.evidence.own_code.null_global import null_global
 from pytracer.analyze.evidence.own_code.null_in_libc import null_in_libc
 from pytracer.analyze.evidence.own_code.null_member import null_member
@@ -54,6 +55,10 @@ def null_source(view: ProcessView, *, with_forward: bool) -> NullSource | None:
     member = null_member(view)
     if member is not None:
         return NullSource(member.summary, member.advice, Behind.of([], member))
+    called = null_function(view)
+    if called is not None:
+        advice = called.advice if isinstance(called, NoSymbol) else called.advice(line_words(view))
+        return NullSource(called.summary, advice, Behind.of([], called))
     element = null_element(view)
     if element is not None:
         return NullSource(element.summary, element.advice, Behind.of([], element))

@@ -61,7 +61,7 @@ def freed_twice(view: ProcessView) -> FreedTwice | None:
     if len(names) != 1:
         return None
     attribute = next(iter(names))
-    if any(_sets(node, attribute) for item in owner.body if _is_later(item) for node in nodes_of(item)):
+    if any(sets_attribute(node, attribute) for item in owner.body if _is_later(item) for node in nodes_of(item)):
         return None
     calls = sorted({(node.lineno, _function(tree, node.lineno)) for node in _calls(tree, owner, method.name)})
     enough = len(calls) > 1 or method.name == "__del__"
@@ -72,7 +72,8 @@ def _is_later(item: ast.stmt) -> bool:
     return isinstance(item, _METHODS) and item.name != "__init__"
 
 
-def _sets(node: ast.AST, attribute: str) -> bool:
+def sets_attribute(node: ast.AST, attribute: str) -> bool:
+    """Whether a statement sets it anew, or deletes it."""
     if isinstance(node, ast.Delete):
         return any(variable(item) == attribute for item in node.targets)
     targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]

@@ -10,15 +10,25 @@ import re
 from collections.abc import Iterator
 
 from pytracer._patterns import Pattern
-from pytracer.analyze.evidence.own_code.c_text import call_around, calls_of, closing, defined, function_around, split
+from pytracer.analyze.evidence.own_code.c_text import (
+    call_around,
+    calls_of,
+    closing,
+    defined,
+    function_around,
+    split,
+    without_comments,
+)
 from pytracer.analyze.evidence.own_code.freed_reasons import (
     CopiedOwner,
     FreedPointer,
+    LiteralFreed,
     OtherAllocator,
     OwnedByObject,
     TakenMember,
 )
 from pytracer.analyze.evidence.own_code.freeing_line import FreeingLine, bare, freeing_line
+from pytracer.analyze.evidence.own_code.moved_result import moved_result
 from pytracer.analyze.view import ProcessView
 
 _CALL = Pattern(r"^(?P<name>(?:\w+::)*\w+)\s*\(")
@@ -45,7 +55,19 @@ def freed_pointer(view: ProcessView) -> FreedPointer | None:
     if around is not None and around.name.startswith("~"):
         return _of_member(line, around.name[1:])
     given = next(_given_away(line), None)
-    return _of_value(line, *given) if given is not None else None
+    if given is not None:
+        return _of_value(line, *given)
+    return _of_literal(line) or moved_result(view, line)
+
+
+def _of_literal(line: FreeingLine) -> LiteralFreed | None:
+    """Of a field that one line sets to a text of the program itself, and others to what they allocate."""
+    around, field = function_around(line.text, line.start), re.split(r"->|\.", line.name)[-1]
+    if field == line.name or around is None:
+        return None
+    text = without_comments(line.text)
+    found = [*re.finditer(rf"(?P<name>\w+(?:->|\.){re.escape(field)})\s*=\s*(?P<value>\"[^\"\n]*\")\s*;", text)]
+    return LiteralFreed(line, found[0]["name"], found[0]["value"], line.place_at(found[0].start())) if found else None
 
 
 # ---- of a deleter

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
+from pytracer._text import capital
 from pytracer.analyze.evidence.own_code.freeing_line import FreeingLine
 
 
@@ -125,4 +126,57 @@ class CopiedOwner(FreedPointer):
             f"Return a reference or a pointer at {self.place} (`{self.copied}`), or let {self.owner} hold "
             f"`{self.line.name}` in a std::vector or std::shared_ptr: it has no copy constructor, so that a copy has "
             "the same pointer, and both free it."
+        )
+
+
+@dataclass(frozen=True)
+class LiteralFreed(FreedPointer):
+    """`name` may be `literal`, which the line at `place` sets it to."""
+
+    line: FreeingLine
+    name: str
+    literal: str
+    place: str
+
+    @property
+    def summary(self) -> str:
+        """See FreedPointer."""
+        return (
+            f"{self.place} sets `{self.name}` to {self.literal}, which is no block of malloc(), and {self.line.way} at "
+            f"{self.line.place} frees `{self.line.name}`"
+        )
+
+    @property
+    def advice(self) -> str:
+        """See FreedPointer."""
+        return (
+            f"Write `strdup({self.literal})` at {self.place}, or free `{self.line.name}` at {self.line.place} "
+            "only where it was allocated."
+        )
+
+
+@dataclass(frozen=True)
+class MovedResult(FreedPointer):
+    """`name` of the program's line `passed` is of `maker`, which returns an address that it moved on at `place`."""
+
+    line: FreeingLine
+    name: str
+    maker: str
+    place: str
+    passed: str
+
+    @property
+    def summary(self) -> str:
+        """See FreedPointer."""
+        return (
+            f"`{self.name}` is of {self.maker}(), which returns an address inside of a block ({self.place} moves it), "
+            f"and {self.line.way} at {self.line.place} frees it"
+        )
+
+    @property
+    def advice(self) -> str:
+        """See FreedPointer."""
+        return (
+            f"Let {self.maker}() return the first address of its block, which alone can be freed: move another pointer "
+            f"at {self.place}, or return a copy of the rest. {capital(self.passed)} passes `{self.name}`."
         )

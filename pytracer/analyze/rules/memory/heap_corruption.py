@@ -51,6 +51,7 @@ from pytracer.analyze.evidence.at_fault import of_unfit
 from pytracer.analyze.evidence.heap.behind_storage import Overwritten, overwritten
 from pytracer.analyze.evidence.heap.beyond_storage import BeyondStorage, beyond_advice, beyond_storage, used_at
 from pytracer.analyze.evidence.heap.freed_by_owner import FreedByOwner, freed_by_owner
+from pytracer.analyze.evidence.heap.freed_twice import freed_twice
 from pytracer.analyze.evidence.heap.heap import HeapDamage, allocator_user, ends_in, heap_damage, user_words
 from pytracer.analyze.evidence.heap.heap_suspects import (
     ONLY_NOTICED,
@@ -62,6 +63,7 @@ from pytracer.analyze.evidence.heap.heap_suspects import (
     suspect_behind,
     unchecked_advice,
 )
+from pytracer.analyze.evidence.heap.second_free import SecondFree, second_free
 from pytracer.analyze.evidence.lifetime.deleters import Deleter, owners_words, running_deleter
 from pytracer.analyze.evidence.native.aborts import is_abort
 from pytracer.analyze.evidence.native.fault_function import is_of_own_image
@@ -72,7 +74,7 @@ from pytracer.analyze.evidence.own_code.dropped_handle import dropped_handle
 from pytracer.analyze.evidence.own_code.freed_by_python import FreedByPython, freed_by_python
 from pytracer.analyze.evidence.own_code.freed_number import FreedNumber, freed_number
 from pytracer.analyze.evidence.own_code.freed_pointer import freed_pointer
-from pytracer.analyze.evidence.own_code.freed_reasons import FreedPointer, OtherAllocator
+from pytracer.analyze.evidence.own_code.freed_reasons import FreedPointer, LiteralFreed, MovedResult, OtherAllocator
 from pytracer.analyze.evidence.own_code.freed_result import FreedResult, freed_result
 from pytracer.analyze.evidence.own_code.pointer_content import half_of_storage, numbers_followed, numbers_in_pointer
 from pytracer.analyze.evidence.own_code.unfit_memory import unfit_memory
@@ -136,8 +138,12 @@ class HeapCorruption:
         if dropped is not None:
             what += f"; the first suspect: {dropped.fact}"
         explained = (freed, deleter, beyond, unfit, unheld, dropped)
+        second = _second(view, damage) if all(item is None for item in (*explained, behind)) else None
+        if second is not None:
+            what += f"; {second.summary}"
         by_numbers = not _is_callers(damage) or has_unfit_before(view)
-        unexplained = all(item is None for item in explained) and by_numbers and not refused
+        twice = refused or second is not None or _is_twice(view, damage)
+        unexplained = all(item is None for item in explained) and by_numbers and not twice
         suspect = first_suspect(view, behind) if unexplained else None
         if suspect is not None:
             what += f"; {suspect}"
@@ -166,6 +172,8 @@ class HeapCorruption:
             if dropped is not None
             else beside_advice(view, behind)
             if behind is not None
+            else second.advice
+            if second is not None
             else _advice(view, user, damage, deleter),
             [
                 "what the allocator printed" if damage.function is None and damage.text is None else None,
@@ -227,8 +235,19 @@ def _freed(view: ProcessView, damage: HeapDamage) -> Freed | None:
     found = freed_pointer(view) or freed_result(view) or freed_number(view) or freed_by_python(view)
     if found is None and (damage.text or "").startswith(_FREED_BEFORE):
         return freed_by_owner(view)
-    of_other = isinstance(found, (OtherAllocator, FreedByPython, FreedResult))
+    of_other = isinstance(found, (OtherAllocator, LiteralFreed, MovedResult, FreedByPython, FreedResult))
     return None if of_other and (damage.text or "").startswith(_BY_ITS_LIST) else found
+
+
+def _second(view: ProcessView, damage: HeapDamage) -> SecondFree | None:
+    """Another line that may have freed it; where the allocator's words, or its function, are about what is freed."""
+    of_freed = (damage.text or "").startswith(_ABOUT_FREED) or damage.function in _FREES
+    return second_free(view) if of_freed and not _is_twice(view, damage) else None
+
+
+def _is_twice(view: ProcessView, damage: HeapDamage) -> bool:
+    """Whether the advice is about one method that frees it twice."""
+    return (damage.text or "").startswith(_FREED_BEFORE) and freed_twice(view) is not None
 
 
 def _unfit(view: ProcessView, behind: Overwritten | None) -> Unfit | UnfitState | None:
@@ -299,7 +318,7 @@ def _found(view: ProcessView, damage: HeapDamage, freed: Freed | None = None) ->
     when = f" at the end of the program, in {end}," if end is not None else ""
     if damage.function is not None:
         return f"died{when} inside the allocator ({damage.function})"
-    if isinstance(freed, FreedResult):
+    if isinstance(freed, (FreedResult, LiteralFreed, MovedResult)):
         return f"aborted{when} because free() was given an address that malloc() never gave out"  # the heap is whole
     if isinstance(freed, FreedByOwner):
         return f"aborted{when} because free() refused a block"  # the heap is whole, if it was freed before

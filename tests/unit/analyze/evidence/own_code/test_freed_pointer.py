@@ -10,9 +10,17 @@ from typing import Any
 import pytest
 
 from pytracer.analyze.evidence.own_code.freed_pointer import freed_pointer, release_of
-from pytracer.analyze.evidence.own_code.freed_reasons import CopiedOwner, OtherAllocator, OwnedByObject, TakenMember
+from pytracer.analyze.evidence.own_code.freed_reasons import (
+    CopiedOwner,
+    LiteralFreed,
+    MovedResult,
+    OtherAllocator,
+    OwnedByObject,
+    TakenMember,
+)
 from pytracer.analyze.evidence.own_code.freeing_line import bare
 from pytracer.report.job import NativeFrame, SourceLine
+from tests.support.native_views import native_view
 
 ALLOCATOR = """namespace detail {
 void* allocate(size_t size) {
@@ -154,3 +162,49 @@ def test_the_release_of_an_allocator_has_its_name(allocator: str, release: str |
 )
 def test_casts_are_removed(text: str) -> None:
     assert bare(text) == "p"
+
+
+SOLVER = """struct solver *solver_open(const char *method) {
+  struct solver *s = calloc(1, sizeof *s);
+  s->method = strdup(method);
+  {default}
+  return s;
+}
+void solver_close(struct solver *s) {
+  free(s->method);
+}
+"""
+TRIM = """char *trim(const char *text) {
+  char *own = strdup(text);
+  {moves}
+  return own;
+}
+void release(char *p) { free(p); }
+"""
+READER = """\
+def name(text):
+    address = lib.trim(text)
+    lib.release(address)
+name(b" lion")
+"""
+
+
+def test_a_text_of_the_program_itself_that_is_freed_is_named(tmp_path: Path) -> None:
+    source = SOLVER.replace("{default}", 'if (!*method) s->method = "lu";')
+    found = freed_pointer(view_of(tmp_path, source, "free(s->method)"))
+    assert isinstance(found, LiteralFreed)
+    assert 'ops.cpp:4 sets `s->method` to "lu", which is no block of malloc()' in found.summary
+    assert 'Write `strdup("lu")` at ops.cpp:4' in found.advice
+    plain = SOLVER.replace("{default}", '// s->method = "lu";')
+    assert freed_pointer(view_of(tmp_path, plain, "free(s->method)")) is None
+
+
+@pytest.mark.parametrize("moves", ["while (*own == ' ') own++;", 'own += strspn(own, " ");', "(void)text;"])
+def test_an_address_that_its_maker_moved_on_is_named(moves: str, tmp_path: Path) -> None:
+    found = freed_pointer(
+        native_view(tmp_path, READER, TRIM.replace("{moves}", moves), at="lib.release", way=[("release", "free(p)")])
+    )
+    assert isinstance(found, MovedResult) == ("own" in moves)
+    if isinstance(found, MovedResult):
+        assert "`address` is of trim(), which returns an address inside of a block (ops.c:3 moves it)" in found.summary
+        assert found.advice.endswith("Line 3 passes `address`.")
