@@ -1,7 +1,7 @@
-"""A null pointer to a function, or to what dlsym() looked up, in the program's own C: what sets it, by its source.
+"""A null pointer to a function in the program's own C: what sets it, by its source.
 
-`e->cost = (cost_fn)dlsym(e->so, "cost");` gives null where the library exports no such name, and the call or the read
-behind it goes to address 0. A pointer that a setter of the library is to set is null where nothing called that.
+`e->cost = (cost_fn)dlsym(e->so, "cost");` gives null where the library exports no such name, and the call behind it
+goes to address 0. A pointer that a setter of the library is to set is null where nothing called that.
 """
 
 from __future__ import annotations
@@ -34,15 +34,13 @@ class NoSymbol(msgspec.Struct, frozen=True):
     symbol: str
     at: LineWords
     function: str
-    target: str | None
+    target: str
     calls: tuple[str, ...]
     opened_unchecked: bool
 
     @property
     def summary(self) -> str:
         """Behind the headline."""
-        if self.target is None:
-            return f"`{self.call}` returned null, and nothing checks it"
         return f"`{self.target}` is null, as {self.at} sets it to what `{self.call}` returned, and nothing checks it"
 
     @property
@@ -59,18 +57,16 @@ class NoSymbol(msgspec.Struct, frozen=True):
 
 def null_function(view: ProcessView) -> NoSymbol | NullGlobal | None:
     """None where the line does not show which pointer is null, or the file does not show what sets it."""
-    calls = view.fault is not None and view.fault.access == "execute"
-    frame = next(filter(is_of_own_image, own_frames(view)[: 2 if calls else 1]), None)
+    if view.fault is None or view.fault.access != "execute":
+        return None
+    frame = next(filter(is_of_own_image, own_frames(view)[:2]), None)
     source = own_source(frame) if frame is not None else None
     if source is None or source[0].line is None:
         return None
     file, number, text = source[0].file or "", source[0].line, without_comments("\n".join(source[1]))
     lines = text.split("\n")
     place, end = statement_at(lines, number), sum(len(item) + 1 for item in lines[:number])
-    here = [*_LOOKED_UP.finditer(text, place, end)]
-    if len(here) == 1:
-        return _no_symbol(view, file, text, here[0], None)
-    targets = set(_targets(text, text[place:end])) if calls else set()
+    targets = set(_targets(text, text[place:end]))
     return _set_by(view, file, text, targets.pop()) if len(targets) == 1 else None
 
 
@@ -105,7 +101,7 @@ def _set_by(view: ProcessView, file: str, text: str, target: str) -> NoSymbol | 
     return NullGlobal(target, place, setters, clearers, tuple(lines_that_call(view, setters)), worker)
 
 
-def _no_symbol(view: ProcessView, file: str, text: str, found: re.Match[str], target: str | None) -> NoSymbol | None:
+def _no_symbol(view: ProcessView, file: str, text: str, found: re.Match[str], target: str) -> NoSymbol | None:
     around = function_around(text, found.start())
     if around is None:
         return None

@@ -1,4 +1,4 @@
-"""A null pointer to a function in the program's own C, or what dlsym() did not find."""
+"""A null pointer to a function in the program's own C, and what sets it."""
 
 from __future__ import annotations
 
@@ -58,12 +58,6 @@ def test_a_symbol_that_a_library_does_not_export_is_named_where_it_is_called(tmp
     )
     assert "it exports no cost" in told.advice and "or dlopen() could not open it" in told.advice
     assert "line 5 calls engine_load()" in told.advice
-
-
-def test_a_symbol_that_is_read_at_once_is_named(tmp_path: Path) -> None:
-    told = found(tmp_path, "e->rows = ", access="read", function="engine_load", more="if (!e->so) return NULL;")
-    assert told.summary == '`dlsym(e->so, "ROWS")` returned null, and nothing checks it'
-    assert "could not open it" not in told.advice  # it asks
 
 
 def test_a_callback_that_a_setter_sets_is_named_with_the_line_that_calls_the_setter(tmp_path: Path) -> None:
