@@ -21,6 +21,7 @@ from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.loops import deciding_ifs, loops_around
+from pytracer.analyze.evidence.syntax.names import last_name
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.reaching import places_that_bind
 from pytracer.analyze.evidence.syntax.scopes import qualified_name, scope_of, spans
@@ -230,11 +231,7 @@ class _Known(msgspec.Struct, frozen=True):
 
     def _asks_for_it(self, item: ast.If) -> bool:
         """`if name not in TRACKER:`: what is below it runs where it is empty."""
-        return any(_last_name(part) == self.held for part in nodes_of(item.test))
-
-
-def _last_name(node: ast.AST) -> str | None:
-    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else None
+        return any(last_name(part) == self.held for part in nodes_of(item.test))
 
 
 def _is_in(side: Side, file: str, scope: ast.AST) -> bool:

@@ -12,7 +12,7 @@ from pytracer.analyze.evidence.limits.numbers import recorded_numbers
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.loops import loops_around
-from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.names import indexed, variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import scope_of
 from pytracer.analyze.naming import short_file
@@ -57,22 +57,16 @@ def _stores(tree: ast.Module) -> Iterator[ast.stmt]:
             continue
         container, value = found
         scope = scope_of(tree, item.lineno)
-        again = bool(loops_around(tree, item.lineno)) or (variable(_base(container)) or "").startswith("self.")
+        again = bool(loops_around(tree, item.lineno)) or (variable(indexed(container)) or "").startswith("self.")
         if not again or getattr(scope, "name", "") == _INIT or _is_number(value) or _is_of_constants(item):
             continue
         if only_grows(tree, scope, container, item) and _outlives(container, scope):
             yield item
 
 
-def _base(node: ast.expr) -> ast.expr:
-    while isinstance(node, ast.Subscript):
-        node = node.value
-    return node
-
-
 def _outlives(container: ast.expr, scope: ast.AST) -> bool:
     """Of an object, or of the module: what a function makes anew goes with its call, unless its loop is the job's."""
-    name = variable(_base(container)) or ""
+    name = variable(indexed(container)) or ""
     return name.startswith("self.") or isinstance(scope, ast.Module)
 
 

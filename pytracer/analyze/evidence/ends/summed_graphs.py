@@ -16,7 +16,7 @@ from pytracer.analyze.evidence.ends.graph_levels import Graph, Levels
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.imports import imported_as
 from pytracer.analyze.evidence.syntax.loops import Loop, loops_around
-from pytracer.analyze.evidence.syntax.names import elements, variable
+from pytracer.analyze.evidence.syntax.names import elements, indexed, variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes, scope_of, spans, statement_at
 
@@ -158,7 +158,7 @@ class GraphSums:
 
     def _is_passed_back(self, scope: Scope, container: ast.expr) -> bool:
         """Whether backward() is called for the sum: there, or by who gets it."""
-        name = variable(_base(container)) or ""
+        name = variable(indexed(container)) or ""
         levels = Levels(scope, {name: Graph.SURE}, self._layers)
         frees = {*_FREES, *self._frees}
         if _passes(scope, levels, frees):
@@ -284,7 +284,7 @@ def _given(target: ast.expr, result: _Result) -> dict[str, Graph]:
 
 def _grows(scope: Scope, loop: Loop, container: ast.expr, node: ast.stmt) -> bool:
     """Whether it is older than the loop, begins before it, and nothing in the loop sets it anew or empties it."""
-    base = _base(container)
+    base = indexed(container)
     name = variable(base)
     if name is None:
         return False
@@ -292,14 +292,14 @@ def _grows(scope: Scope, loop: Loop, container: ast.expr, node: ast.stmt) -> boo
     for item in own_nodes(scope):
         if isinstance(item, (ast.Assign, ast.AnnAssign)) and item is not node and item.value is not None:
             targets = item.targets if isinstance(item, ast.Assign) else [item.target]
-            if any(variable(_base(part)) == name for target in targets for part in elements(target)):
+            if any(variable(indexed(part)) == name for target in targets for part in elements(target)):
                 sets.append(item)
         func = item.func if isinstance(item, ast.Call) and spans(loop, item.lineno) else None
         emptied = isinstance(func, ast.Attribute) and func.attr in _EMPTIES
-        if emptied and isinstance(func, ast.Attribute) and variable(_base(func.value)) == name:
+        if emptied and isinstance(func, ast.Attribute) and variable(indexed(func.value)) == name:
             return False
     deleted = (part for item in own_nodes(scope) if isinstance(item, ast.Delete) for part in item.targets)
-    if any(spans(loop, part.lineno) and variable(_base(part)) == name for part in deleted):
+    if any(spans(loop, part.lineno) and variable(indexed(part)) == name for part in deleted):
         return False
     begun = begun or any(item.lineno < loop.lineno for item in sets)
     return begun and not any(spans(loop, item.lineno) for item in sets)
@@ -341,7 +341,7 @@ def _may_switch(tree: ast.Module, node: ast.expr) -> bool:
 
 def _is_bounded(tree: ast.Module, container: ast.expr) -> bool:
     """`deque(maxlen=10)`."""
-    name = variable(_base(container))
+    name = variable(indexed(container))
     return any(
         isinstance(item, ast.Assign) and isinstance(item.value, ast.Call) and called_name(item.value) == "deque"
         and (len(item.value.args) > 1 or any(part.arg == "maxlen" for part in item.value.keywords))
@@ -356,12 +356,6 @@ def _switches(node: ast.AST) -> bool:
 
 def _targets(statement: ast.stmt) -> list[ast.expr]:
     return statement.targets if isinstance(statement, ast.Assign) else []
-
-
-def _base(node: ast.expr) -> ast.expr:
-    while isinstance(node, ast.Subscript):
-        node = node.value
-    return node
 
 
 def _name(scope: Scope) -> str:

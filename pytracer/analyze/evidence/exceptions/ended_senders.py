@@ -6,11 +6,9 @@ sender nobody listens there: the file that is "not found" is that socket.
 
 from __future__ import annotations
 
-import msgspec
-
 from pytracer._patterns import Pattern
 from pytracer._text import list_words
-from pytracer.analyze.behind import Behind
+from pytracer.analyze.evidence.exceptions.line_reasons import LineReason
 from pytracer.analyze.evidence.failing.line import FailingLine, failing_line
 from pytracer.analyze.evidence.failing.processes.ended_senders import (
     ends_before,
@@ -28,20 +26,7 @@ _GONE = ("FileNotFoundError", "ConnectionRefusedError", "ConnectionResetError", 
 _SHOWN = 2
 
 
-class EndedSender(msgspec.Struct, frozen=True):
-    """`lines`: those that put the tensor and that waited for the sender's end, as far as they are known."""
-
-    subject: str
-    advice: str
-    lines: tuple[LineWords, ...]
-
-    @property
-    def behind(self) -> Behind:
-        """These lines; the queue itself is not at fault."""
-        return Behind.of([], *self.lines)
-
-
-def ended_sender(job: JobView, view: ProcessView) -> EndedSender | None:
+def ended_sender(job: JobView, view: ProcessView) -> LineReason | None:
     """None where no child had ended before, one still ran that may have sent it, or the line is not known."""
     exception, raised = view.exception, view.process.exception_mono_ns
     if exception is None or raised is None or exception.type not in _GONE:
@@ -67,7 +52,7 @@ def ended_sender(job: JobView, view: ProcessView) -> EndedSender | None:
     )
     children.sort(key=lambda item: item.process.ended_mono_ns or 0, reverse=True)  # earlier ones are rarely the sender
     subject = _subject(exception.type, children, got, puts, waited, at)
-    return EndedSender(subject, advice, (*puts[:_SHOWN], *([waited] if waited is not None else [])))
+    return LineReason(subject, advice, (*puts[:_SHOWN], *([waited] if waited is not None else [])))
 
 
 def _subject(

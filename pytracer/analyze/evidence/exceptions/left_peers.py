@@ -8,33 +8,20 @@ from collections.abc import Iterator
 import msgspec
 
 from pytracer._text import list_words
-from pytracer.analyze.behind import Behind
+from pytracer.analyze.evidence.exceptions.line_reasons import LineReason
 from pytracer.analyze.evidence.failing.expressions import short, source
 from pytracer.analyze.evidence.failing.line import FailingLine, failing_line
 from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
 from pytracer.analyze.evidence.syntax.loops import deciding_ifs
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.kin import children_of
-from pytracer.analyze.naming import LineWords, name_words
+from pytracer.analyze.naming import name_words
 from pytracer.analyze.view import JobView, ProcessView
 
 _TYPES = ("BrokenPipeError", "EOFError", "ConnectionResetError")
 _CONNECTION = "multiprocessing/connection.py"
 _LEAVES = (ast.Break, ast.Return)
 _SHOWN = 2
-
-
-class LeftPeers(msgspec.Struct, frozen=True):
-    """As the explanation of an exception. `lines`: what tells them to end, and where they do so."""
-
-    subject: str
-    advice: str
-    lines: tuple[LineWords, ...]
-
-    @property
-    def behind(self) -> Behind:
-        """These lines."""
-        return Behind.of([], *self.lines)
 
 
 class _Mark(msgspec.Struct, frozen=True):
@@ -45,7 +32,7 @@ class _Mark(msgspec.Struct, frozen=True):
     leaves: tuple[str, int]
 
 
-def left_peers(job: JobView, view: ProcessView) -> LeftPeers | None:
+def left_peers(job: JobView, view: ProcessView) -> LineReason | None:
     """None where a child of the process still ran, or had not ended with status 0."""
     own, raised = view.exception, view.process.exception_mono_ns
     if own is None or raised is None or own.type not in _TYPES:
@@ -61,7 +48,7 @@ def left_peers(job: JobView, view: ProcessView) -> LeftPeers | None:
     subject = f"{shown}{more} had ended with status 0 before"
     marks = [*_marks(at)]
     if len(marks) != 1:
-        return LeftPeers(
+        return LineReason(
             subject,
             f"They had not failed: see what leaves the loop of the function that they run, or how many messages it "
             f"takes, and use no pipe to them after that (line {at.line}); or start them anew.",
@@ -69,7 +56,7 @@ def left_peers(job: JobView, view: ProcessView) -> LeftPeers | None:
         )
     mark = marks[0]
     sent, leaves = at.in_file(mark.sent[0], mark.sent[1].lineno), at.in_file(*mark.leaves)
-    return LeftPeers(
+    return LineReason(
         f"{subject}; {sent} sends {mark.text}, at which they end",
         f"They had not failed: see whether {sent} (`{short(source(mark.sent[1]))}`) ran before, as they end at "
         f"{mark.text} ({leaves}). Send it behind the last use, or start them anew before line {at.line}.",

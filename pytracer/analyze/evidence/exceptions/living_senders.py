@@ -8,16 +8,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-import msgspec
-
 from pytracer._patterns import Pattern
 from pytracer._text import list_words
-from pytracer.analyze.behind import Behind
+from pytracer.analyze.evidence.exceptions.line_reasons import LineReason
 from pytracer.analyze.evidence.failing.expressions import short, source
 from pytracer.analyze.evidence.failing.line import FailingLine, failing_line
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
-from pytracer.analyze.naming import LineWords, name_words
+from pytracer.analyze.naming import name_words
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.report.job import Evidence
 
@@ -27,18 +25,10 @@ _REMOVERS = frozenset({"rmtree", "cleanup", "unlink", "remove", "TemporaryDirect
 _SHOWN = 2
 
 
-class LivingSender(msgspec.Struct, frozen=True):
-    """As the explanation of an exception. `lines`: those of the program that remove files."""
+class LivingSender(LineReason, frozen=True):
+    """`lines`: those of the program that remove files."""
 
-    subject: str
-    advice: str
-    lines: tuple[LineWords, ...]
     evidence: Evidence
-
-    @property
-    def behind(self) -> Behind:
-        """These lines."""
-        return Behind.of([], *self.lines)
 
 
 def living_sender(job: JobView, view: ProcessView) -> LivingSender | None:

@@ -15,7 +15,7 @@ import msgspec
 
 from pytracer._patterns import Pattern
 from pytracer._text import capital, size_words
-from pytracer.analyze.behind import Behind
+from pytracer.analyze.evidence.exceptions.line_reasons import LineReason
 from pytracer.analyze.evidence.exceptions.recorded_writers import recorded_writer, writing_lines
 from pytracer.analyze.evidence.exceptions.same_files import is_known, is_same, read_names
 from pytracer.analyze.evidence.failing.expressions import source
@@ -45,19 +45,6 @@ _CUT = Pattern(
 )
 
 
-class UnfinishedFile(msgspec.Struct, frozen=True):
-    """The writer, as the explanation of an exception. `lines`: that open it, and that take it for finished."""
-
-    subject: str
-    advice: str
-    lines: tuple[LineWords, ...]
-
-    @property
-    def behind(self) -> Behind:
-        """These lines."""
-        return Behind.of([], *self.lines)
-
-
 class _Writing(msgspec.Struct, frozen=True):
     """`opens` makes the file, and the process was at `at` then, in its block or call.
 
@@ -72,7 +59,7 @@ class _Writing(msgspec.Struct, frozen=True):
 
 def unfinished_file(
     job: JobView, view: ProcessView, snapshot: Snapshot, exception: ExceptionReport | None, stack: Sequence[PythonFrame]
-) -> UnfinishedFile | None:
+) -> LineReason | None:
     """None where the file is old, or no other process was at a line that writes it.
 
     `view` is the process that ended; `snapshot` with exception and stack the one that read, such as its worker.
@@ -99,14 +86,14 @@ def unfinished_file(
     return _told(at, file, f"{name_words([first.view])} {wrote}", (first.opens, fills), (view, first.view))
 
 
-def _of_itself(at: FailingLine, file: OpenedFile) -> UnfinishedFile:
+def _of_itself(at: FailingLine, file: OpenedFile) -> LineReason:
     """Of a reader that had the file open for writing, too: another thread of it, or a line that has not closed it."""
     lines = writing_lines(at, file)
     opens = lines.opens if lines is not None else None
     state = "is empty (0 bytes)" if file.kind == "empty" else f"is incomplete ({size_words(file.size or 0)})"
     by = f" ({opens} opens it)" if opens is not None else ""
     what = f"what {opens} opens" if opens is not None else "what was opened for writing"
-    return UnfinishedFile(
+    return LineReason(
         f"{file.name} {state}: this process itself still had it open for writing{by}",
         f"Before line {at.line} reads {file.name}, {what} must be closed: join() the thread that writes it, or leave "
         "its `with` (or close() it) first. Or write under another name, and os.replace() it when it is whole.",
@@ -131,7 +118,7 @@ def _is_cut(at: FailingLine, file: OpenedFile) -> bool:
     return _CUT.search(f"{at.kind}: {at.message}") is not None
 
 
-def _recorded(at: FailingLine, file: OpenedFile, view: ProcessView, writer: ProcessView) -> UnfinishedFile:
+def _recorded(at: FailingLine, file: OpenedFile, view: ProcessView, writer: ProcessView) -> LineReason:
     """Of a process that had it open; with the lines that write it, where these are known."""
     lines = writing_lines(at, file)
     named = (lines.opens, lines.fills) if lines is not None else (None, None)
@@ -144,7 +131,7 @@ def _told(
     wrote: str,
     lines: tuple[LineWords | None, LineWords | None],
     pair: tuple[ProcessView, ProcessView],
-) -> UnfinishedFile:
+) -> LineReason:
     """`lines`: that open it, and fill it; `pair`: reader and writer."""
     state = "is empty (0 bytes)" if file.kind == "empty" else f"is incomplete ({size_words(file.size or 0)})"
     name, (opens, fills) = file.name, lines
@@ -166,7 +153,7 @@ def _told(
             "next start, unless it is whole by then."
         )
     named = tuple(item for item in (takes or polls, opens, fills) if item is not None)
-    return UnfinishedFile(f"{name} {state}: {wrote}{by}", advice, named)
+    return LineReason(f"{name} {state}: {wrote}{by}", advice, named)
 
 
 def _is_fresh(file: OpenedFile) -> bool:

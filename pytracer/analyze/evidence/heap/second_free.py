@@ -1,8 +1,7 @@
 """Another line of the program that may free the native object which the failing line frees.
 
-`lib.buffer_free(address)` of an `except`, where an owner with a `__del__` has the address by then; a method of the same
-class that does not set its attribute anew; an object that is made of the handle of another one, or copied: each has a
-`__del__` that frees the same address. By the program's source.
+A method of the same class that does not set its attribute anew; an object that is made of the handle of another one, or
+copied: each has a `__del__` that frees the same address. By the program's source; freed_by_owner.py has what others free.
 """
 
 from __future__ import annotations
@@ -130,19 +129,16 @@ class _Search:
         return bool({name for name in names if name is not None and name.startswith("self.")} - {self._attribute})
 
     def _other_calls(self) -> Iterator[SecondFree]:
-        for file, tree in self._files.items():
+        for file, tree in self._files.items() if self._attribute and self._owner is not None else ():
             for node in (item for item in nodes_of(tree) if isinstance(item, ast.Call)):
                 same = file == self._file and node.lineno == self._line
                 if called_name(node) != self._function or same or not passed_values(node):
                     continue
-                scope = scope_of(tree, node.lineno)
-                given = variable(passed_values(node)[0]) or ""
-                if given.startswith("self.") and (
-                    class_around(tree, scope) is not self._owner
-                    or given != self._attribute
-                    or any(sets_attribute(item, given) for item in nodes_of(scope))
-                ):
-                    continue  # of other objects, or not again
+                scope, given = scope_of(tree, node.lineno), variable(passed_values(node)[0])
+                if given != self._attribute or class_around(tree, scope) is not self._owner:
+                    continue  # of other objects
+                if any(sets_attribute(item, given) for item in nodes_of(scope)):
+                    continue  # not again
                 yield self._described(file, tree, node, copies=None)
 
     def _described(self, file: str, tree: ast.Module, node: ast.Call, *, copies: bool | None) -> SecondFree:

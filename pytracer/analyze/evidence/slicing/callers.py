@@ -11,7 +11,7 @@ from pytracer.analyze.evidence.slicing.bindings import is_demonstration
 from pytracer.analyze.evidence.slicing.calls import MADE_ON_CALL, argument_of
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.imports import imported_as
-from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.names import last_name, variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_around, classes_below, definitions, parameters
 
@@ -67,8 +67,7 @@ def mentions(files: Mapping[str, ast.Module], name: str) -> Iterator[tuple[str, 
     """Wherever a function of a name may be meant: where it is called, passed on, or bound anew."""
     for file, tree in files.items():
         for item in nodes_of(tree):
-            own = item.id if isinstance(item, ast.Name) else item.attr if isinstance(item, ast.Attribute) else None
-            if own == name and isinstance(item, (ast.Name, ast.Attribute)):
+            if isinstance(item, (ast.Name, ast.Attribute)) and last_name(item) == name:
                 yield file, tree, item
 
 

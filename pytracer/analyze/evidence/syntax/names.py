@@ -62,6 +62,13 @@ def last_name(node: ast.AST) -> str | None:
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else None
 
 
+def indexed(node: ast.expr) -> ast.expr:
+    """`rows` of `rows[0][1]`, and of `rows`."""
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    return node
+
+
 def elements(node: ast.expr) -> list[ast.expr]:
     """Of a tuple or a list as it is written, such as the targets of `a, b = ...`; else the expression itself."""
     return node.elts if isinstance(node, (ast.Tuple, ast.List)) else [node]

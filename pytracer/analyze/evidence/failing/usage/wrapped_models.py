@@ -87,7 +87,3 @@ def no_wrapper(at: FailingLine, kind: str, name: str) -> str | None:
         f"line {at.line}, or where only some runs wrap the model, take it where there is one: "
         f"`getattr({owner}, 'module', {owner})`."
     )
-
-
-def _name(node: ast.AST) -> str | None:
-    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else None

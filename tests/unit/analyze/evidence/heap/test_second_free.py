@@ -1,4 +1,4 @@
-"""Another line that may free what the failing one frees: by hand, as a second owner, or as a copy."""
+"""Another line that may free what the failing one frees: another method, a second owner, or a copy."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ def found(folder: Path, makes: str = "None", hand: str = "return None", *, old: 
     return second_free(native_view(folder, program, SOURCE, at="lib.buf_free", way=[("buf_free", "free(p)")]))
 
 
-def test_a_line_that_frees_by_hand_what_an_owner_frees_is_named(tmp_path: Path) -> None:
-    told = found(tmp_path, hand="lib.buf_free(address)")
-    assert told.summary == "line 20 (in view_of()) calls buf_free(), too"
+def test_a_method_that_frees_what_del_frees_again_is_named(tmp_path: Path) -> None:
+    told = found(tmp_path, "lib.buf_free(self.address)")
+    assert told.summary == "line 8 (in again()) calls buf_free(), too"
     assert "leave freeing it to one of the two" in told.advice and "as line 10" in told.advice
 
 
@@ -62,6 +62,7 @@ def test_a_copy_of_an_owner_is_named_as_what_may_be(tmp_path: Path) -> None:
     ("makes", "old", "new"),
     [
         ("None", "", ""),  # Other.close() frees its own
+        ("0", "return 0", "lib.buf_free(self.address)\n        self.address = None"),
         ("Buffer(0)", "", ""),
         ("x.copy()", "", ""),  # of an array
         ("copy.copy(self)", "    def again", "    def __copy__(self):\n        return Buffer(0)\n    def again"),
