@@ -137,8 +137,10 @@ class _Search:
                 scope, given = scope_of(tree, node.lineno), variable(passed_values(node)[0])
                 if given != self._attribute or class_around(tree, scope) is not self._owner:
                     continue  # of other objects
-                if any(sets_attribute(item, given) for item in nodes_of(scope)):
-                    continue  # not again
+                if getattr(scope, "name", "") == "__del__" or any(
+                    sets_attribute(item, given) for item in nodes_of(scope)
+                ):
+                    continue  # not before, or not again
                 yield self._described(file, tree, node, copies=None)
 
     def _described(self, file: str, tree: ast.Module, node: ast.Call, *, copies: bool | None) -> SecondFree:
