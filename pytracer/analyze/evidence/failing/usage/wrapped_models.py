@@ -8,6 +8,7 @@ from pytracer._text import list_words
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.bindings import attribute_settings
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.names import last_name
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_named
 
@@ -76,7 +77,7 @@ def no_wrapper(at: FailingLine, kind: str, name: str) -> str | None:
     """`.module` of a model that is not wrapped here."""
     parts = [item for item in nodes_of(at.statement or ast.Pass()) if isinstance(item, ast.Attribute)]
     owners = {ast.unparse(item.value) for item in parts if item.attr == name}
-    named = {part for tree in at.files.values() for part in map(_name, nodes_of(tree)) if part in _BY_MODULE}
+    named = {part for tree in at.files.values() for part in map(last_name, nodes_of(tree)) if part in _BY_MODULE}
     if name != "module" or len(owners) != 1 or not named or any(item.attr == name for item in _stored(at)):
         return None
     owner, wrapper = owners.pop(), "DataParallel" if named <= {"DataParallel", "DP"} else "DistributedDataParallel"
