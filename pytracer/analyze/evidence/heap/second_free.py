@@ -1,7 +1,7 @@
 """Another line of the program that may free the native object which the failing line frees.
 
 A method of the same class that does not set its attribute anew; an object that is made of the handle of another one, or
-copied: each has a `__del__` that frees the same address. By the program's source; freed_by_owner.py has what others free.
+copied: each has a `__del__` that frees the same address. By the source; freed_by_owner.py has what others free.
 """
 
 from __future__ import annotations
