@@ -53,6 +53,7 @@ from pytracer.analyze.rules.base import Description, Judgement
 from pytracer.analyze.rules.fault import StorageFaultRule
 from pytracer.analyze.tensors.origins import is_borrowed
 from pytracer.analyze.view import JobView, ProcessView
+from pytracer.decode.types.snapshot import Crash, Storage
 from pytracer.report.job import Confidence, Evidence
 
 
@@ -178,7 +179,15 @@ def _is_gone(view: ProcessView) -> bool:
         return place is not None
     if mapping.path or not mapping.permissions.startswith("---") or not is_borrowed(place.storage):
         return False
-    return view.crash is None or not begins_there(view.crash, place.storage)
+    crash, storage = view.crash, place.storage
+    return crash is None or not begins_there(crash, storage) or _is_overlaid(crash, storage)
+
+
+def _is_overlaid(crash: Crash, storage: Storage) -> bool:
+    """Whether a file is mapped in the middle of what began as plain memory: others got the parts of the hole."""
+    within = [item for item in crash.mappings if item.start < storage.base + storage.nbytes and item.end > storage.base]
+    plain = any(item.start <= storage.base and not item.path for item in within)
+    return plain and any(item.path.startswith("/") for item in within)
 
 
 def _where(view: ProcessView) -> Evidence:

@@ -525,9 +525,18 @@ def test_a_restype_that_another_file_sets_is_set(tmp_path: Path) -> None:
             "unmapped-storage",
             "likely",
         ),
+        (
+            [
+                (BASE, BASE + 4096, "rw-p", 0, ""),
+                (BASE + 4096, BASE + 8192, "---p", 0, ""),
+                (BASE + 8192, BASE + BYTES, "rw-s", 0, "/data/other.bin"),
+            ],
+            "unmapped-storage",
+            "likely",
+        ),
     ],
     ids=["its end is missing", "its end is refused", "all is missing", "all is refused", "a page in its middle is"]
-    + ["a thread's heap took its place"],
+    + ["a thread's heap took its place", "several things did"],
 )
 def test_tensor_whose_beginning_is_there_claims_too_much(
     tmp_path: Path, maps: list[tuple[int, int, str, int, str]], found: str, confidence: str
