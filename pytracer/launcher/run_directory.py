@@ -1,8 +1,8 @@
 """The run directory of a traced job, its environment and `run.json`.
 
-Standard library only: the launcher stays small while the job runs. `cli/run_job.py` starts the command and waits for it;
-`scripts/pytracer-run` does the same as this module by environment alone. The preloaded core writes everything that the
-job itself records.
+Standard library only: the launcher stays small while the job runs. `cli/run_job.py` starts the command and waits for
+it; `scripts/pytracer-run` does the same as this module by environment alone. The preloaded core writes everything that
+the job itself records.
 """
 
 from __future__ import annotations
