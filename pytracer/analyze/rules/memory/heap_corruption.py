@@ -46,6 +46,9 @@ who noticed, not who did it.
 
 from __future__ import annotations
 
+import msgspec
+from msgspec.structs import replace
+
 from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.at_fault import of_unfit
 from pytracer.analyze.evidence.heap.behind_storage import Overwritten, overwritten
@@ -70,7 +73,7 @@ from pytracer.analyze.evidence.native.fault_function import is_of_own_image
 from pytracer.analyze.evidence.native.native_stack import own_frames
 from pytracer.analyze.evidence.operators.state_sizes import UnfitState, state_behind, unfit_state
 from pytracer.analyze.evidence.operators.unfit_operands import Unfit, unfit_operands
-from pytracer.analyze.evidence.own_code.dropped_handle import dropped_handle
+from pytracer.analyze.evidence.own_code.dropped_handle import DroppedHandle, dropped_handle
 from pytracer.analyze.evidence.own_code.freed_by_python import FreedByPython, freed_by_python
 from pytracer.analyze.evidence.own_code.freed_number import FreedNumber, freed_number
 from pytracer.analyze.evidence.own_code.freed_pointer import freed_pointer
@@ -79,7 +82,7 @@ from pytracer.analyze.evidence.own_code.freed_result import FreedResult, freed_r
 from pytracer.analyze.evidence.own_code.pointer_content import half_of_storage, numbers_followed, numbers_in_pointer
 from pytracer.analyze.evidence.own_code.unfit_memory import unfit_memory
 from pytracer.analyze.evidence.own_code.unfit_overrun import unfit_overrun
-from pytracer.analyze.evidence.own_code.unheld_memory import unheld_memory
+from pytracer.analyze.evidence.own_code.unheld_memory import UnheldMemories, unheld_memory
 from pytracer.analyze.evidence.phrases import collective_evidence, fault_evidence, printed_evidence, python_evidence
 from pytracer.analyze.evidence.preconditions.violated import Violated, has_unfit_before, violated_before
 from pytracer.analyze.naming import introduction
@@ -112,43 +115,10 @@ class HeapCorruption:
     def describe(self, job: JobView, judgement: Judgement[HeapDamage]) -> Description:
         """See Rule; the first process represents all that died alike."""
         view, damage = judgement.views[0], judgement.found
-        user, freed = allocator_user(view), _freed(view, damage)
-        deleter = running_deleter(view) if freed is None else None
-        beyond = beyond_storage(view) if deleter is None and freed is None else None
-        running = running_conversion(view)
-        behind = overwritten(view) if deleter is None and freed is None and beyond is None and running is None else None
-        below = f", while {running} was running" if running is not None else user_words(view)
-        what = _what(view, damage, user, below) if deleter is None else _of_deleter(deleter)
-        unfit = _unfit(view, behind) if deleter is None and freed is None and beyond is None else None
-        if freed is not None:
-            what = f"{_found(view, damage, freed)}: {freed.summary}"
-        elif unfit is not None:
-            what = f"{_found(view, damage)}: {_damaged(view, damage)}{unfit.summary}"
-        elif beyond is not None:
-            what = f"{_found(view, damage)}: {beyond.summary}{used_at(view, beyond)}"
-        elif behind is not None:
-            what = f"{_found(view, damage)}: {behind.summary}"
-        known = (freed or deleter or beyond or unfit or running) is not None or _freed_by_own(view, user, damage)
-        refused = _is_refused(view, user, damage)
-        unheld = unheld_memory(view) if not known else None
-        if unheld is not None:
-            long_before = "; it may have been damaged long before" if ends_in(view) is not None else ""
-            what = f"{what if behind is not None else _found(view, damage)}{long_before}: {unheld.summary}"
-        dropped = dropped_handle(view, anywhere=True) if not known and unheld is None and behind is None else None
-        if dropped is not None:
-            what += f"; the first suspect: {dropped.fact}"
-        explained = (freed, deleter, beyond, unfit, unheld, dropped)
-        second = _second(view, damage) if all(item is None for item in (*explained, behind)) else None
-        if second is not None:
-            what += f"; {second.summary}"
-        by_numbers = not _is_callers(damage) or has_unfit_before(view)
-        twice = refused or second is not None or _is_twice(view, damage)
-        unexplained = all(item is None for item in explained) and by_numbers and not twice
-        suspect = first_suspect(view, behind) if unexplained else None
-        if suspect is not None:
-            what += f"; {suspect}"
+        cause = _cause(view, damage)
+        fixed = cause.unfit is not None or cause.freed is not None
         return Description(
-            f"{introduction(judgement.views)} {what}.",
+            f"{introduction(judgement.views)} {_headline(view, damage, cause)}.",
             [
                 Evidence(
                     "signal", "SIGABRT, sent by the process itself", signal="SIGABRT", pid=view.process.snapshot.pid
@@ -156,44 +126,131 @@ class HeapCorruption:
                 if is_abort(view)
                 else fault_evidence(view),
                 printed_evidence(damage.text),
-                behind.evidence if behind is not None else None,
+                cause.behind.evidence if cause.behind is not None else None,
                 python_evidence(view),
                 collective_evidence(judgement.views),
             ],
-            freed.advice
-            if freed is not None
-            else unfit.advice(view)
-            if unfit is not None
-            else beyond_advice(view, beyond)
-            if beyond is not None
-            else f"{unheld.advice} {ONLY_NOTICED}"
-            if unheld is not None
-            else f"{dropped.advice} {ONLY_NOTICED}"
-            if dropped is not None
-            else beside_advice(view, behind)
-            if behind is not None
-            else second.advice
-            if second is not None
-            else _advice(view, user, damage, deleter),
+            _advised(view, damage, cause),
             [
                 "what the allocator printed" if damage.function is None and damage.text is None else None,
-                None
-                if unfit is not None or freed is not None
-                else _missing(deleter, beyond)
-                if behind is None
-                else "what wrote there: only where it wrote is known",
+                None if fixed else _missing(cause),
             ],
-            explained=any(item is not None for item in (*explained, behind)),
-            behind=of_unfit(view, unfit)
-            if isinstance(unfit, Violated)
-            else state_behind(view, unfit.size)
-            if isinstance(unfit, UnfitState)
-            else suspect_behind(view, behind)
-            if suspect is not None
-            else Behind.of([], freed)
-            if isinstance(freed, (FreedResult, FreedNumber, FreedByOwner))
-            else None,
+            explained=cause.is_explained,
+            behind=_lines_behind(view, cause),
         )
+
+
+class _Cause(msgspec.Struct, frozen=True):
+    """What is known of who damaged the heap, or freed what is no block; `user`: who called the allocator.
+
+    `suspect`: words about a call that is only the first one to look at, where nothing else is known.
+    """
+
+    user: str | None
+    running: str | None = None
+    freed: Freed | None = None
+    deleter: Deleter | None = None
+    beyond: BeyondStorage | None = None
+    behind: Overwritten | None = None
+    unfit: Unfit | UnfitState | None = None
+    unheld: UnheldMemories | None = None
+    dropped: DroppedHandle | None = None
+    second: SecondFree | None = None
+    suspect: str | None = None
+
+    @property
+    def is_explained(self) -> bool:
+        """Whether it is more than what the allocator noticed, and its user."""
+        return self.is_told or self.behind is not None
+
+    @property
+    def is_told(self) -> bool:
+        """Whether somebody did so, or most likely did."""
+        found = (self.freed, self.deleter, self.beyond, self.unfit, self.unheld, self.dropped)
+        return any(item is not None for item in found)
+
+
+def _cause(view: ProcessView, damage: HeapDamage) -> _Cause:
+    """The first that is known, surest first; only then who else may have freed it, and a suspect."""
+    cause = _surest(view, damage)
+    known = cause.is_told or cause.running is not None or _freed_by_own(view, cause.user, damage)
+    unheld = unheld_memory(view) if not known else None
+    dropped = dropped_handle(view, anywhere=True) if not known and unheld is None and cause.behind is None else None
+    cause = replace(cause, unheld=unheld, dropped=dropped)
+    second = _second(view, damage) if not cause.is_explained else None
+    by_numbers = not _is_callers(damage) or has_unfit_before(view)
+    twice = _is_refused(view, cause.user, damage) or second is not None or _is_twice(view, damage)
+    suspect = first_suspect(view, cause.behind) if not cause.is_told and by_numbers and not twice else None
+    return replace(cause, second=second, suspect=suspect)
+
+
+def _surest(view: ProcessView, damage: HeapDamage) -> _Cause:
+    """What the allocator's words, and the memory around, prove."""
+    user, running = allocator_user(view), running_conversion(view)
+    freed = _freed(view, damage)
+    deleter = running_deleter(view) if freed is None else None
+    if freed is not None or deleter is not None:
+        return _Cause(user, running, freed, deleter)
+    beyond = beyond_storage(view)
+    if beyond is not None:
+        return _Cause(user, running, beyond=beyond)
+    behind = overwritten(view) if running is None else None
+    return _Cause(user, running, behind=behind, unfit=_unfit(view, behind))
+
+
+def _headline(view: ProcessView, damage: HeapDamage, cause: _Cause) -> str:
+    what = _happened(view, damage, cause)
+    if cause.unheld is not None:
+        long_before = "; it may have been damaged long before" if ends_in(view) is not None else ""
+        what = f"{what if cause.behind is not None else _found(view, damage)}{long_before}: {cause.unheld.summary}"
+    if cause.dropped is not None:
+        what += f"; the first suspect: {cause.dropped.fact}"
+    if cause.second is not None:
+        what += f"; {cause.second.summary}"
+    return f"{what}; {cause.suspect}" if cause.suspect is not None else what
+
+
+def _happened(view: ProcessView, damage: HeapDamage, cause: _Cause) -> str:
+    if cause.freed is not None:
+        return f"{_found(view, damage, cause.freed)}: {cause.freed.summary}"
+    if cause.unfit is not None:
+        return f"{_found(view, damage)}: {_damaged(view, damage)}{cause.unfit.summary}"
+    if cause.beyond is not None:
+        return f"{_found(view, damage)}: {cause.beyond.summary}{used_at(view, cause.beyond)}"
+    if cause.behind is not None:
+        return f"{_found(view, damage)}: {cause.behind.summary}"
+    if cause.deleter is not None:
+        return _of_deleter(cause.deleter)
+    below = f", while {cause.running} was running" if cause.running is not None else user_words(view)
+    return _what(view, damage, cause.user, below)
+
+
+def _advised(view: ProcessView, damage: HeapDamage, cause: _Cause) -> str:
+    if cause.freed is not None:
+        return cause.freed.advice
+    if cause.unfit is not None:
+        return cause.unfit.advice(view)
+    if cause.beyond is not None:
+        return beyond_advice(view, cause.beyond)
+    held = cause.unheld or cause.dropped
+    if held is not None:
+        return f"{held.advice} {ONLY_NOTICED}"
+    if cause.behind is not None:
+        return beside_advice(view, cause.behind)
+    if cause.second is not None:
+        return cause.second.advice
+    return _advice(view, cause.user, damage, cause.deleter)
+
+
+def _lines_behind(view: ProcessView, cause: _Cause) -> Behind | None:
+    if isinstance(cause.unfit, Violated):
+        return of_unfit(view, cause.unfit)
+    if isinstance(cause.unfit, UnfitState):
+        return state_behind(view, cause.unfit.size)
+    if cause.suspect is not None:
+        return suspect_behind(view, cause.behind)
+    named = isinstance(cause.freed, (FreedResult, FreedNumber, FreedByOwner))
+    return Behind.of([], cause.freed) if named else None
 
 
 def _judge(view: ProcessView) -> Judgement[HeapDamage] | None:
@@ -211,10 +268,12 @@ def _of_deleter(deleter: Deleter) -> str:
     )
 
 
-def _missing(deleter: Deleter | None, beyond: BeyondStorage | None) -> str:
-    if beyond is not None:
+def _missing(cause: _Cause) -> str:
+    if cause.behind is not None:
+        return "what wrote there: only where it wrote is known"
+    if cause.beyond is not None:
         return "what wrote past the end of the memory: the tensor is the only one known that reaches there"
-    return "who damaged the heap: only who noticed is known" if deleter is None else "who freed it first"
+    return "who damaged the heap: only who noticed is known" if cause.deleter is None else "who freed it first"
 
 
 def _advice(view: ProcessView, user: str | None, damage: HeapDamage, deleter: Deleter | None) -> str:
