@@ -3,7 +3,7 @@
 cases.toml has those that rules were made for, ranks.toml failures among ranks, the others those that were judged before
 any rule knew them. Cases without expected words were measured only; they are not run here.
 `root`: only root may do what the program does. `or`: what a race may end in as well; `survives`: it may end well, too,
-and is run again. `by_processor`: on some it always ends well.
+and is run again. `by_processor`: on some it always ends well. `threads`: of OpenMP, where two race.
 Of the sets after the first, one in twenty-four is in `make test-slow`, but none that stands still until its time limit;
 of all, none that needs an extension: tests/crash has such deaths, smaller.
 
@@ -90,9 +90,11 @@ def test_reported_crash_is_explained(case: dict[str, Any], tmp_path: Path) -> No
         pytest.skip("it mounts a file system of its own: only root may")
     classes = case["class"] if isinstance(case["class"], list) else [case["class"]]
 
+    variables = VARIABLES | ({"OMP_NUM_THREADS": str(case["threads"])} if "threads" in case else {})
+
     def once(name: str) -> Ended:
         return traced_run(
-            *command_of(case, PROGRAMS / f"{case['id']}.py"), run=tmp_path / name, options=(), **VARIABLES
+            *command_of(case, PROGRAMS / f"{case['id']}.py"), run=tmp_path / name, options=(), **variables
         )
 
     done = once("run") if "abort" in classes else healthy(lambda: once("run"), lambda: once("again"))
