@@ -4,6 +4,7 @@ cases.toml has those that rules were made for, ranks.toml failures among ranks, 
 any rule knew them. Cases without expected words were measured only; they are not run here.
 `root`: only root may do what the program does. `or`: what a race may end in as well; `survives`: it may end well, too,
 and is run again. `by_processor`: on some it always ends well. `threads`: of OpenMP, where two race.
+`a|b` in words: which of them is known is up to what the fault overwrote, or to a busy machine.
 Of the sets after the first, one in twenty-four is in `make test-slow`, but none that stands still until its time limit;
 of all, none that needs an extension: tests/crash has such deaths, smaller.
 
@@ -109,13 +110,13 @@ def test_reported_crash_is_explained(case: dict[str, Any], tmp_path: Path) -> No
     _line_is_known(case, done.report)
     expected = otherwise if verdict.class_ not in classes else case
     for word in expected["headline"]:
-        assert word in (verdict.summary or ""), verdict.summary
+        assert any(words in (verdict.summary or "") for words in word.split("|")), verdict.summary
     for word in expected["next"]:
         assert _is_said(word, verdict.advice or ""), verdict.advice
 
 
 def _is_said(word: str, advice: str) -> bool:
-    """A line of the file that the headline names is `line 7` there. `a|b`: on a busy machine less is found in time."""
+    """A line of the file that the headline names is `line 7` there."""
     place = re.fullmatch(r"[\w.]+\.py:(\d+)", word)
     is_line = place is not None and re.search(rf"\bline {place[1]}\b", advice) is not None
     return is_line or any(words in advice for words in word.split("|"))
