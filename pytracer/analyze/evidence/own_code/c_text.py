@@ -103,6 +103,11 @@ def statement_at(lines: Sequence[str], number: int) -> int:
     return sum(len(item) + 1 for item in lines[: number - 1]) + text.find("{") + 1
 
 
+def statement_span(lines: Sequence[str], number: int) -> tuple[int, int]:
+    """The same place, and where the line ends."""
+    return statement_at(lines, number), sum(len(item) + 1 for item in lines[:number])
+
+
 def arguments_at(lines: Sequence[str], number: int, name: str) -> tuple[str, ...] | None:
     """Those of the only call of a function that a line is part of; None of several."""
     text = without_comments("\n".join(lines))

@@ -16,7 +16,13 @@ from pytracer.analyze.behind import Place
 from pytracer.analyze.evidence.lifetime.variables import line_words
 from pytracer.analyze.evidence.native.fault_function import is_own_frame
 from pytracer.analyze.evidence.native.native_stack import own_frames
-from pytracer.analyze.evidence.own_code.c_text import arguments_at, closing, function_around, statement_at
+from pytracer.analyze.evidence.own_code.c_text import (
+    arguments_at,
+    closing,
+    function_around,
+    statement_at,
+    statement_span,
+)
 from pytracer.analyze.evidence.own_code.c_text import without_comments as plain
 from pytracer.analyze.evidence.own_code.native_bounds import assigned_value
 from pytracer.analyze.evidence.own_code.native_source import own_sources
@@ -106,8 +112,7 @@ def null_argument(view: ProcessView) -> NullArgument | None:
     if len(steps) < 2 or instruction is None or instruction.base_value != 0:
         return None
     text = plain("\n".join(steps[0].lines))
-    lines = text.split("\n")
-    place, end = statement_at(lines, steps[0].number), sum(len(item) + 1 for item in lines[: steps[0].number])
+    place, end = statement_span(text.split("\n"), steps[0].number)
     names = _gone_through(text[place:end])
     return _outwards(view, steps, 0, names, end) if names else None
 

@@ -19,7 +19,7 @@ from pytracer.analyze.evidence.own_code.c_text import (
     declared_name,
     defined,
     function_around,
-    statement_at,
+    statement_span,
     without_comments,
 )
 from pytracer.analyze.evidence.own_code.native_bounds import NAME, assigned_value
@@ -84,8 +84,7 @@ def null_element(view: ProcessView) -> NullElement | None:
     if source is None or source[0].line is None or instruction is None or instruction.base_value != 0:
         return None
     file, number, text = source[0].file or "", source[0].line, without_comments("\n".join(source[1]))
-    lines = text.split("\n")
-    place, end = statement_at(lines, number), sum(len(item) + 1 for item in lines[:number])
+    place, end = statement_span(text.split("\n"), number)
     around = function_around(text, place)
     used = {match["name"] or match["pointed"] for match in THROUGH.finditer(text[place:end])}
     for name in sorted(used) if around is not None else ():

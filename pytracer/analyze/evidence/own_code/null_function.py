@@ -14,7 +14,7 @@ import msgspec
 from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.native.fault_function import is_of_own_image
 from pytracer.analyze.evidence.native.native_stack import own_frames
-from pytracer.analyze.evidence.own_code.c_text import defined, function_around, statement_at, without_comments
+from pytracer.analyze.evidence.own_code.c_text import defined, function_around, statement_span, without_comments
 from pytracer.analyze.evidence.own_code.calling_lines import lines_that_call
 from pytracer.analyze.evidence.own_code.native_source import own_source
 from pytracer.analyze.evidence.own_code.null_global import NullGlobal
@@ -64,8 +64,7 @@ def null_function(view: ProcessView) -> NoSymbol | NullGlobal | None:
     if source is None or source[0].line is None:
         return None
     file, number, text = source[0].file or "", source[0].line, without_comments("\n".join(source[1]))
-    lines = text.split("\n")
-    place, end = statement_at(lines, number), sum(len(item) + 1 for item in lines[:number])
+    place, end = statement_span(text.split("\n"), number)
     targets = set(_targets(text, text[place:end]))
     return _set_by(view, file, text, targets.pop()) if len(targets) == 1 else None
 

@@ -22,7 +22,7 @@ from pytracer.analyze.evidence.own_code.c_text import (
     defined,
     function_around,
     split,
-    statement_at,
+    statement_span,
     without_comments,
 )
 from pytracer.analyze.evidence.own_code.calling_lines import lines_that_call
@@ -104,8 +104,7 @@ def null_member(view: ProcessView) -> NullMember | None:
         return None
     file, number = source[0].file or "", source[0].line
     text = without_comments("\n".join(source[1]))
-    lines = text.split("\n")
-    place, end = statement_at(lines, number), sum(len(item) + 1 for item in lines[:number])
+    place, end = statement_span(text.split("\n"), number)
     around = function_around(text, place)
     found = [*_used(view, text[place:end])] if around is not None and frame is not own_frames(view)[0] else []
     if around is None or len(set(found)) != 1:

@@ -22,7 +22,7 @@ from pytracer.analyze.evidence.own_code.c_text import (
     defined,
     function_around,
     split,
-    statement_at,
+    statement_span,
 )
 from pytracer.analyze.evidence.own_code.c_text import without_comments as plain
 from pytracer.analyze.evidence.own_code.libc_nulls import null_when
@@ -100,8 +100,7 @@ def unchecked_result(view: ProcessView) -> UncheckedResult | None:
     if not frame.lines or frame.lines[0] != source[0]:
         return None  # in a function that the compiler put into it
     file, number, text = source[0].file or "", source[0].line, plain("\n".join(source[1]))
-    lines = text.split("\n")
-    place, end = statement_at(lines, number), sum(len(item) + 1 for item in lines[:number])
+    place, end = statement_span(text.split("\n"), number)
     around, name = function_around(text, place), _gone_through(text[place:end])
     if around is None:
         return None
