@@ -14,10 +14,16 @@ import msgspec
 from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.native.fault_function import is_of_own_image
 from pytracer.analyze.evidence.native.native_stack import own_frames
-from pytracer.analyze.evidence.own_code.c_text import defined, function_around, statement_span, without_comments
+from pytracer.analyze.evidence.own_code.c_text import (
+    Function,
+    defined,
+    function_around,
+    statement_span,
+    without_comments,
+)
 from pytracer.analyze.evidence.own_code.calling_lines import lines_that_call
 from pytracer.analyze.evidence.own_code.native_source import own_source
-from pytracer.analyze.evidence.own_code.null_global import NullGlobal
+from pytracer.analyze.evidence.own_code.null_global import NullGlobal, set_by_functions
 from pytracer.analyze.naming import LineWords, line_in, short_file
 from pytracer.analyze.view import ProcessView
 
@@ -81,29 +87,26 @@ def _targets(text: str, running: str) -> Iterator[str]:
 def _set_by(view: ProcessView, file: str, text: str, target: str) -> NoSymbol | NullGlobal | None:
     field = re.split(r"->|\.", target)[-1]
     owner = r"\w+(?:->|\.)" if field != target else r"(?<![\w.>])"
-    sets = [*re.finditer(rf"{owner}{field}\s*=(?!=)\s*(?P<value>[^;]*);", text)]
-    sets = [item for item in sets if function_around(text, item.start()) is not None]
-    looked = [item for item in sets if _LOOKED_UP.search(item["value"])]
-    if len(looked) == 1 and len(sets) == 1:
-        found = _LOOKED_UP.search(text, looked[0].start())
-        return _no_symbol(view, file, text, found, target) if found is not None else None
-    if looked or field != target:
-        return None
-    names = [(getattr(function_around(text, item.start()), "name", ""), item["value"].strip()) for item in sets]
-    setters = tuple(dict.fromkeys(name for name, value in names if not _NOTHING.match(value)))
-    clearers = tuple(dict.fromkeys(name for name, value in names if _NOTHING.match(value)))
-    declared = re.search(rf"\b{field}\b", text)
-    if not setters or declared is None:
+    found = re.finditer(rf"{owner}{field}\s*=(?!=)\s*(?P<value>[^;]*);", text)
+    sets = [(around, item) for item in found if (around := function_around(text, item.start())) is not None]
+    looked = [
+        (around, match)
+        for around, item in sets
+        if (match := _LOOKED_UP.search(text, item.start("value"), item.end("value"))) is not None
+    ]
+    if looked:
+        return _no_symbol(view, file, text, *looked[0], target) if len(sets) == 1 else None
+    declared = re.search(rf"\b{field}\b", text) if field == target else None
+    if declared is None:
         return None
     place = f"{short_file(file)}:{text.count(chr(10), 0, declared.start()) + 1}"
-    worker = view.process.role == "dataloader-worker" or view.process.snapshot.worker is not None
-    return NullGlobal(target, place, setters, clearers, tuple(lines_that_call(view, setters)), worker)
+    written = [(around.name, _NOTHING.match(item["value"].strip()) is not None) for around, item in sets]
+    return set_by_functions(view, target, place, written)
 
 
-def _no_symbol(view: ProcessView, file: str, text: str, found: re.Match[str], target: str) -> NoSymbol | None:
-    around = function_around(text, found.start())
-    if around is None:
-        return None
+def _no_symbol(
+    view: ProcessView, file: str, text: str, around: Function, found: re.Match[str], target: str
+) -> NoSymbol:
     of = found["of"].strip()
     handle = re.escape(of)
     tests = rf"!\s*{handle}\b|{handle}\s*==\s*(?:NULL|nullptr|0)\b|if\s*\(\s*{handle}\s*\)"

@@ -7,7 +7,7 @@ lines of the program call those is what its author can change.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -77,12 +77,19 @@ def null_global(view: ProcessView) -> NullGlobal | None:
     if len(used) != 1 or (around is not None and around.place_of(used[0]["name"]) is not None):
         return None
     name = used[0]["name"]
-    written = [*_writers(text, name)]
-    setters = tuple(dict.fromkeys(function for function, value in written if not _NOTHING.match(value)))
-    clearers = tuple(dict.fromkeys(function for function, value in written if _NOTHING.match(value)))
+    written = [(function, _NOTHING.match(value) is not None) for function, value in _writers(text, name)]
+    declared = f"{short_file(line.file or '')}:{text.count(chr(10), 0, used[0].start('name')) + 1}"
+    return set_by_functions(view, name, declared, written)
+
+
+def set_by_functions(
+    view: ProcessView, name: str, declared: str, written: Sequence[tuple[str, bool]]
+) -> NullGlobal | None:
+    """`written`: the functions that set it, each with whether to null; None where none sets it to anything else."""
+    setters = tuple(dict.fromkeys(function for function, null in written if not null))
+    clearers = tuple(dict.fromkeys(function for function, null in written if null))
     if not setters:
         return None
-    declared = f"{short_file(line.file or '')}:{text.count(chr(10), 0, used[0].start('name')) + 1}"
     worker = view.process.role == "dataloader-worker" or view.process.snapshot.worker is not None
     return NullGlobal(name, declared, setters, clearers, tuple(lines_that_call(view, setters)), worker)
 
