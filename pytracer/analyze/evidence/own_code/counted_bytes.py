@@ -24,7 +24,7 @@ from pytracer.analyze.evidence.own_code.c_text import declared_name, function_ar
 from pytracer.analyze.evidence.own_code.c_text import without_comments as plain
 from pytracer.analyze.evidence.own_code.native_bounds import LOOP, running_frame
 from pytracer.analyze.evidence.own_code.native_source import own_source
-from pytracer.analyze.evidence.own_code.own_libraries import passed_by
+from pytracer.analyze.evidence.own_code.own_libraries import passed_in
 from pytracer.analyze.evidence.own_code.own_signature import parameter
 from pytracer.analyze.evidence.own_code.passed_arrays import PassedArrays
 from pytracer.analyze.evidence.preconditions.call import given_of
@@ -97,7 +97,7 @@ def counted_bytes(view: ProcessView) -> CountedBytes | None:
             continue
         if any(isinstance(item, ast.Subscript) for item in nodes_of(given[0])):
             continue  # another beginning
-        held = [*dict.fromkeys(passed_by(ast.Call(ast.Name("f"), [given[0]], [])))]
+        held = [*dict.fromkeys(passed_in([given[0]]))]
         elements = _elements(view, held[0], taken.nbytes) if len(held) == 1 else None
         node, spot = count
         nbytes = (elements or 0) * taken.nbytes

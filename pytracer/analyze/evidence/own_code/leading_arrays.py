@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import ast
 import math
 import re
 from collections.abc import Iterator, Sequence
@@ -18,7 +17,7 @@ from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.own_code.c_text import split
 from pytracer.analyze.evidence.own_code.element_uses import indices_of, is_index_of
 from pytracer.analyze.evidence.own_code.native_bounds import NAME
-from pytracer.analyze.evidence.own_code.own_libraries import passed_by
+from pytracer.analyze.evidence.own_code.own_libraries import passed_in
 from pytracer.analyze.evidence.own_code.own_place import own_place
 from pytracer.analyze.evidence.own_code.own_signature import own_definition, parameter
 from pytracer.analyze.evidence.own_code.pointer_arguments import pointer_arguments
@@ -71,7 +70,7 @@ def leading_arrays(view: ProcessView, values: Sequence[int]) -> LeadingArrays | 
     names = [
         held[0]
         for item, argument in zip(taken, pointer_arguments(tree, calls[0]), strict=False)
-        if len(held := list(passed_by(ast.Call(ast.Name("f"), [argument], [])))) == 1
+        if len(held := list(passed_in([argument]))) == 1
         if item.element is not None and is_index_of(place.text, made.body, item.name)
     ]
     if not names or _is_checked(place.text, made.body):

@@ -8,7 +8,7 @@ Not those of the system, of Python, of installed packages, nor what torch.compil
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -207,7 +207,11 @@ def _loads_own(call: ast.Call) -> bool:
 
 def passed_by(call: ast.Call) -> Iterator[str]:
     """Variables whose address, or which as tensors, a call is given."""
-    given = passed_values(call)
+    return passed_in(passed_values(call))
+
+
+def passed_in(given: Sequence[ast.expr]) -> Iterator[str]:
+    """The same of some of its arguments."""
     made = [held for item in given for node in nodes_of(item) if (held := _holder_of(node)) is not None]
     yield from made
     if any(_makes_address(node) for item in given for node in nodes_of(item)):

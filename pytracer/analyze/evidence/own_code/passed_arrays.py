@@ -15,7 +15,7 @@ from pytracer._text import shortened
 from pytracer.analyze.evidence.lifetime.variables import program_frames, python_frames
 from pytracer.analyze.evidence.lifetime.where_made import line_that_made, own_line, place_of
 from pytracer.analyze.evidence.own_code.listed_numbers import is_changed, listed_numbers
-from pytracer.analyze.evidence.own_code.own_libraries import passed_by
+from pytracer.analyze.evidence.own_code.own_libraries import passed_in
 from pytracer.analyze.evidence.own_code.own_signature import signature
 from pytracer.analyze.evidence.own_code.recorded_arrays import RecordedArrays
 from pytracer.analyze.evidence.preconditions.call import given_of
@@ -149,7 +149,7 @@ class PassedArrays:
         """The only variable that an argument hands on."""
         if isinstance(node, (ast.Name, ast.Attribute)) and _is_dotted(node):
             yield node
-        held = {*passed_by(ast.Call(call.func, [node], []))}
+        held = {*passed_in([node])}
         if len(held) == 1:
             yield ast.parse(held.pop(), mode="eval").body
         if isinstance(node, ast.Call) and len(node.args) > 1 and self._is_pointer(node):

@@ -23,7 +23,7 @@ from pytracer.analyze.evidence.operators.operator import shape_words
 from pytracer.analyze.evidence.own_code.arrays import array_words, held_array
 from pytracer.analyze.evidence.own_code.element_uses import leads_to_memory
 from pytracer.analyze.evidence.own_code.made_type import made_element
-from pytracer.analyze.evidence.own_code.own_libraries import own_libraries, passed_by
+from pytracer.analyze.evidence.own_code.own_libraries import own_libraries, passed_in
 from pytracer.analyze.evidence.own_code.own_signature import Parameter, own_definition, signature
 from pytracer.analyze.evidence.own_code.pointer_arguments import is_converted, pointed_at, pointer_arguments
 from pytracer.analyze.evidence.preconditions.call import given_of
@@ -180,7 +180,7 @@ def _unfit_by_source(view: ProcessView, at: Place, tree: ast.Module, call: ast.C
     if taken is None or any(isinstance(item, ast.Starred) for item in call.args):
         return
     for parameter, argument in zip(taken, call.args, strict=False):
-        held = list(passed_by(ast.Call(call.func, [argument], [])))
+        held = list(passed_in([argument]))
         if parameter.element is None or parameter.constant or len(held) != 1:
             continue
         bound = last_binding(scope_of(tree, call.lineno), held[0], call.lineno)
@@ -234,7 +234,7 @@ def _unfits(view: ProcessView, frame: PythonFrame, tree: ast.Module, call: ast.C
 
 
 def _held_names(argument: ast.expr) -> list[str]:
-    held = list(passed_by(ast.Call(ast.Name("f"), [argument], [])))
+    held = list(passed_in([argument]))
     other = pointed_at(argument) if not held else None
     return held if other is None else [other]
 

@@ -10,7 +10,7 @@ import ast
 
 from pytracer._text import count_words
 from pytracer.analyze.evidence.heap.behind_storage import Overwritten
-from pytracer.analyze.evidence.own_code.own_libraries import passed_by
+from pytracer.analyze.evidence.own_code.own_libraries import passed_in
 from pytracer.analyze.evidence.own_code.own_signature import signature
 from pytracer.analyze.evidence.own_code.pointer_arguments import is_converted, pointer_arguments
 from pytracer.analyze.evidence.own_code.unfit_memory import UnfitMemory
@@ -45,7 +45,7 @@ def unfit_overrun(view: ProcessView, beside: Overwritten | None) -> UnfitMemory 
             continue  # another tensor may have that name by then
         taken = signature(view, called_name(call) or "") or ()
         for parameter, argument in zip(taken, pointer_arguments(tree, call), strict=False):
-            given = list(passed_by(ast.Call(ast.Name("f"), [argument], [])))
+            given = list(passed_in([argument]))
             fits = parameter.element is None or parameter.constant or nbytes >= parameter.nbytes
             if given != [beside.name] or fits or is_converted(argument):
                 continue
@@ -61,7 +61,7 @@ def unfit_overrun(view: ProcessView, beside: Overwritten | None) -> UnfitMemory 
 
 def _is_given(tree: ast.Module, call: ast.Call, name: str) -> bool:
     """Whether it is given the address of what has that name."""
-    return any(name in passed_by(ast.Call(ast.Name("f"), [item], [])) for item in pointer_arguments(tree, call))
+    return any(name in passed_in([item]) for item in pointer_arguments(tree, call))
 
 
 def _like(tree: ast.Module, line: int) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from pytracer.analyze.evidence.own_code.arrays import array_words, held_array, l
 from pytracer.analyze.evidence.own_code.c_text import declared_name, split
 from pytracer.analyze.evidence.own_code.index_reads import IndexRead, index_reads
 from pytracer.analyze.evidence.own_code.looked_up import looked_up
-from pytracer.analyze.evidence.own_code.own_libraries import passed_by
+from pytracer.analyze.evidence.own_code.own_libraries import passed_in
 from pytracer.analyze.evidence.own_code.own_signature import own_definition
 from pytracer.analyze.evidence.own_code.unfit_memory import unfit_memory
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
@@ -166,7 +166,7 @@ def _called(view: ProcessView, array: str) -> tuple[str | None, dict[int, str]]:
     for call in calls:
         if not isinstance(call.func, ast.Attribute) or any(isinstance(item, ast.Starred) for item in call.args):
             continue
-        passed = {place: [*passed_by(ast.Call(call.func, [item], []))] for place, item in enumerate(call.args)}
+        passed = {place: [*passed_in([item])] for place, item in enumerate(call.args)}
         names = {place: held[0] for place, held in passed.items() if len(held) == 1}
         if array in names.values():
             found.append((called_name(call), names))
