@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from pytracer._text import list_words
+from pytracer.analyze.evidence.heap.freed_twice import running_method
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.slicing.calls import argument_of
 from pytracer.analyze.evidence.slicing.files import program_files
@@ -18,9 +19,8 @@ from pytracer.analyze.evidence.syntax.bindings import each_set
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
-from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes, parameters, qualified_name, scope_of
+from pytracer.analyze.evidence.syntax.scopes import own_nodes, parameters, qualified_name, scope_of
 from pytracer.analyze.naming import LineWords, line_in
-from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -60,36 +60,26 @@ class FreedByOwner(msgspec.Struct, frozen=True):
 
 def freed_by_owner(view: ProcessView) -> FreedByOwner | None:
     """None where the crashed line is in no method that frees an attribute, or nothing else frees that by its source."""
-    frames = program_frames(view)
-    frame = frames[0] if frames else None
-    tree = syntax_tree(view.process.snapshot, frame)
-    if tree is None or frame is None or frame.line is None:
+    running = running_method(view)
+    if running is None:
         return None
-    method = scope_of(tree, frame.line)
-    owner = class_around(tree, method)
-    if owner is None or not isinstance(method, _FUNCTIONS):
-        return None
-    freed = [
-        (called_name(node), variable(node.args[-1]))
-        for node in own_nodes(method)
-        if isinstance(node, ast.Call) and node.args and node.lineno <= frame.line <= (node.end_lineno or 0)
-    ]
+    owner, here = running.owner, running.file
+    freed = [(called_name(node), variable(node.args[-1])) for node in running.calls if node.args]
     function, attribute = freed[0] if len(freed) == 1 else (None, None)
     given = _parameter(owner, attribute) if attribute is not None and attribute.startswith("self.") else None
     if function is None or attribute is None or given is None:
         return None
-    init, name = given
-    files = program_files(view.process.snapshot, frames)
-    found = [*_others(files, owner, (init, name), function, attribute.removeprefix("self."))]
+    files = program_files(view.process.snapshot, program_frames(view))
+    found = [*_others(files, owner, given, function, attribute.removeprefix("self."))]
     if not found:
         return None
-    here = frame.file
     others = tuple(
         (line_in(file, call.lineno, here), where, ast.unparse(call.args[-1])) for file, call, where, _ in found
     )
     file, _, _, made = found[0]
     made_at = line_in(file, made.lineno, here)
-    return FreedByOwner(owner.name, method.name, attribute, function, line_in(here, frame.line, here), others, made_at)
+    line = line_in(here, running.line, here)
+    return FreedByOwner(owner.name, running.method.name, attribute, function, line, others, made_at)
 
 
 def _parameter(owner: ast.ClassDef, attribute: str) -> tuple[_Function, str] | None:
@@ -103,11 +93,10 @@ def _parameter(owner: ast.ClassDef, attribute: str) -> tuple[_Function, str] | N
         for target, value in each_set(node.targets, node.value)
         if variable(target) == attribute
     ]
-    if len(sets) != 1 or sets[0][0].name != "__init__" or not isinstance(sets[0][1], ast.Name):
+    init, value = sets[0] if len(sets) == 1 else (None, None)
+    if init is None or init.name != "__init__" or not isinstance(value, ast.Name):
         return None
-    init, value = sets[0]
-    name = value.id if isinstance(value, ast.Name) else ""
-    return (init, name) if name in parameters(init) else None
+    return (init, value.id) if value.id in parameters(init) else None
 
 
 def _others(

@@ -15,7 +15,7 @@ from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
-from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes, scope_of
+from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes, scope_of, spans
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 
@@ -43,18 +43,13 @@ class FreedTwice(msgspec.Struct, frozen=True):
 
 def freed_twice(view: ProcessView) -> FreedTwice | None:
     """None where the crashed line frees no attribute of its object, where that is set anew, or where one line calls."""
-    frame = next(iter(program_frames(view)), None)
-    tree = syntax_tree(view.process.snapshot, frame)
-    if tree is None or frame is None or frame.line is None:
+    running = running_method(view)
+    if running is None:
         return None
-    method = scope_of(tree, frame.line)
-    owner = class_around(tree, method)
-    if owner is None or not isinstance(method, _METHODS):
-        return None
+    tree, owner, method, line = running.tree, running.owner, running.method, running.line
     names = {
         name
-        for node in own_nodes(method)
-        if isinstance(node, ast.Call) and node.lineno <= frame.line <= (node.end_lineno or 0)
+        for node in running.calls
         for item in node.args
         if (name := variable(item)) is not None and name.startswith("self.")
     }
@@ -65,7 +60,32 @@ def freed_twice(view: ProcessView) -> FreedTwice | None:
         return None
     calls = sorted({(node.lineno, _function(tree, node.lineno)) for node in _calls(tree, owner, method.name)})
     enough = len(calls) > 1 or method.name == "__del__"
-    return FreedTwice(attribute, method.name, frame.line, tuple(calls)) if enough and calls else None
+    return FreedTwice(attribute, method.name, line, tuple(calls)) if enough and calls else None
+
+
+class RunningMethod(msgspec.Struct, frozen=True):
+    """The method of the program's class `owner` that crashed at `line`, and its calls that the line is part of."""
+
+    tree: ast.Module
+    owner: ast.ClassDef
+    method: ast.FunctionDef | ast.AsyncFunctionDef
+    file: str | None
+    line: int
+    calls: tuple[ast.Call, ...]
+
+
+def running_method(view: ProcessView) -> RunningMethod | None:
+    """None where the program's innermost line is in no method."""
+    frame = next(iter(program_frames(view)), None)
+    tree = syntax_tree(view.process.snapshot, frame)
+    if tree is None or frame is None or frame.line is None:
+        return None
+    method = scope_of(tree, frame.line)
+    owner = class_around(tree, method)
+    if owner is None or not isinstance(method, _METHODS):
+        return None
+    calls = (item for item in own_nodes(method) if isinstance(item, ast.Call) and spans(item, frame.line))
+    return RunningMethod(tree, owner, method, frame.file, frame.line, tuple(calls))
 
 
 def _is_later(item: ast.stmt) -> bool:

@@ -22,6 +22,7 @@ from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_around, scope_of
 from pytracer.analyze.naming import LineWords
+from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 
 _COPIES, _COPIED_BY = ("copy", "deepcopy"), ("__copy__", "__deepcopy__", "__reduce__", "__reduce_ex__", "__getstate__")
@@ -77,30 +78,30 @@ class SecondFree(msgspec.Struct, frozen=True):
 
 def second_free(view: ProcessView) -> SecondFree | None:
     """None where the failing line calls none of the native functions on the stack, or not one other line is found."""
-    frame = next(iter(program_frames(view)), None)
-    files = program_files(view.process.snapshot, program_frames(view))
-    tree = files.get(frame.file or "") if frame is not None else None
-    if tree is None or frame is None or frame.line is None:
+    frames = program_frames(view)
+    frame = next(iter(frames), None)
+    tree = syntax_tree(view.process.snapshot, frame)
+    if tree is None or frame is None or frame.file is None or frame.line is None:
         return None
     native = {name.partition("(")[0].partition(".")[0] for name in functions(view)}
     calls = [item for item in calls_on(tree, frame.line) if called_name(item) in native and passed_values(item)]
     if len(calls) != 1:
         return None
-    found = [*_Search(view, files, tree, calls[0]).found()]
+    files = program_files(view.process.snapshot, frames)
+    found = [*_Search(view, files, frame.file, calls[0]).found()] if frame.file in files else []
     return found[0] if len(found) == 1 else None
 
 
 class _Search:
-    """Of what `call`, in the failing line, frees."""
+    """Of what `call`, in the failing line of `file`, frees."""
 
-    def __init__(self, view: ProcessView, files: Mapping[str, ast.Module], tree: ast.Module, call: ast.Call) -> None:
-        self._view, self._files, self._call = view, files, call
+    def __init__(self, view: ProcessView, files: Mapping[str, ast.Module], file: str, call: ast.Call) -> None:
+        self._view, self._files, self._file = view, files, file
         self._function, self._line = called_name(call) or "", call.lineno
-        self._scope = scope_of(tree, call.lineno)
-        self._owner = class_around(tree, self._scope)
+        self._scope = scope_of(files[file], call.lineno)
+        self._owner = class_around(files[file], self._scope)
         given = variable(passed_values(call)[0]) or ""
         self._attribute = given if given.startswith("self.") and given.count(".") == 1 else ""
-        self._file = next(name for name, item in files.items() if item is tree)
 
     def found(self) -> Iterator[SecondFree]:
         """Of second owners first: only these where there are any."""
@@ -118,9 +119,9 @@ class _Search:
                 given = [part for value in passed_values(node) for part in nodes_of(value)]
                 if called_name(node) == owner.name:
                     if any(isinstance(part, ast.Attribute) and part.attr == field for part in given):
-                        yield self._described(file, tree, node, copies=False)
+                        yield self._described(file, tree, node, owner.name)
                 elif called_name(node) in _COPIES and _is_of_copy(node, tree) and not copied_well:
-                    yield self._described(file, tree, node, copies=True)
+                    yield self._described(file, tree, node, owner.name, copies=True)
 
     def _is_asked(self) -> bool:
         """Whether it is freed only where another attribute says so, such as `self.owns`."""
@@ -141,10 +142,11 @@ class _Search:
                     sets_attribute(item, given) for item in nodes_of(scope)
                 ):
                     continue  # not before, or not again
-                yield self._described(file, tree, node, copies=None)
+                yield self._described(file, tree, node)
 
-    def _described(self, file: str, tree: ast.Module, node: ast.Call, *, copies: bool | None) -> SecondFree:
-        """`copies`: None of a call that frees."""
+    def _described(
+        self, file: str, tree: ast.Module, node: ast.Call, owner: str | None = None, *, copies: bool = False
+    ) -> SecondFree:
         name = getattr(scope_of(tree, node.lineno), "name", None)
         return SecondFree(
             self._function,
@@ -152,9 +154,9 @@ class _Search:
             place_of(self._view, file, node.lineno),
             f" (in {name}())" if name is not None else "",
             shortened(ast.unparse(node), _QUOTED),
-            self._owner.name if self._owner is not None and copies is not None else None,
+            owner,
             self._attribute,
-            bool(copies),
+            copies,
         )
 
 
