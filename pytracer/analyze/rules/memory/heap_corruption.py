@@ -177,11 +177,13 @@ def _cause(view: ProcessView, damage: HeapDamage) -> _Cause:
     unheld = unheld_memory(view) if not known else None
     dropped = dropped_handle(view, anywhere=True) if not known and unheld is None and cause.behind is None else None
     cause = replace(cause, unheld=unheld, dropped=dropped)
-    second = _second(view, damage) if not cause.is_explained else None
+    if cause.is_told:
+        return cause
+    twice = _is_twice(view, damage)
+    second = second_free(view) if cause.behind is None and _is_of_freed(damage) and not twice else None
     by_numbers = not _is_callers(damage) or has_unfit_before(view)
-    twice = _is_refused(view, cause.user, damage) or second is not None or _is_twice(view, damage)
-    suspect = first_suspect(view, cause.behind) if not cause.is_told and by_numbers and not twice else None
-    return replace(cause, second=second, suspect=suspect)
+    by_write = by_numbers and not twice and second is None and not _is_refused(view, cause.user, damage)
+    return replace(cause, second=second, suspect=first_suspect(view, cause.behind) if by_write else None)
 
 
 def _surest(view: ProcessView, damage: HeapDamage) -> _Cause:
@@ -289,7 +291,7 @@ def _advice(view: ProcessView, user: str | None, damage: HeapDamage, deleter: De
 
 def _freed(view: ProcessView, damage: HeapDamage) -> Freed | None:
     """What the line that was freeing must not free; where the allocator's words, or its function, are about that."""
-    if not (damage.text or "").startswith(_ABOUT_FREED) and damage.function not in _FREES:
+    if not _is_of_freed(damage):
         return None
     found = freed_pointer(view) or freed_result(view) or freed_number(view) or freed_by_python(view)
     if found is None and (damage.text or "").startswith(_FREED_BEFORE):
@@ -298,10 +300,9 @@ def _freed(view: ProcessView, damage: HeapDamage) -> Freed | None:
     return None if of_other and (damage.text or "").startswith(_BY_ITS_LIST) else found
 
 
-def _second(view: ProcessView, damage: HeapDamage) -> SecondFree | None:
-    """Another line that may have freed it; where the allocator's words, or its function, are about what is freed."""
-    of_freed = (damage.text or "").startswith(_ABOUT_FREED) or damage.function in _FREES
-    return second_free(view) if of_freed and not _is_twice(view, damage) else None
+def _is_of_freed(damage: HeapDamage) -> bool:
+    """Whether the allocator's words, or its function, are about what is freed."""
+    return (damage.text or "").startswith(_ABOUT_FREED) or damage.function in _FREES
 
 
 def _is_twice(view: ProcessView, damage: HeapDamage) -> bool:
