@@ -7,7 +7,7 @@ gave out. By syntax: the method gives memory at an address out, without the obje
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -113,21 +113,14 @@ def _lends(method: ast.FunctionDef | ast.AsyncFunctionDef) -> int | None:
     """The line that makes an array at an address; None where that copies, or hands the object itself on."""
     if any(isinstance(item, ast.Call) and called_name(item) in _COPIES for item in own_nodes(method)):
         return None
-    based = {id(item.value) for item in own_nodes(method) if isinstance(item, ast.Attribute)}
-    counted = {
-        id(item.args[0])
-        for item in own_nodes(method)
-        if isinstance(item, ast.Call) and called_name(item) in _LENGTHS and item.args
-    }
+    partly = _partly_used(own_nodes(method))
     for item in own_nodes(method):
-        if isinstance(item, ast.Name) and item.id == "self" and id(item) not in based | counted:
+        if isinstance(item, ast.Name) and item.id == "self" and id(item) not in partly:
             return None
-    lines = [item.lineno for item in own_nodes(method) if isinstance(item, ast.Call) and _takes_address(item)]
+    lines = [
+        item.lineno for item in own_nodes(method) if isinstance(item, ast.Call) and called_name(item) in _OF_ADDRESSES
+    ]
     return lines[0] if lines else None
-
-
-def _takes_address(call: ast.Call) -> bool:
-    return called_name(call) in _OF_ADDRESSES
 
 
 def _frees(owner: ast.ClassDef) -> int | None:
@@ -144,15 +137,17 @@ def _is_dropped(scope: Scope, name: str) -> bool:
     bound = [value for _, value in lines_that_bind(scope, name)]
     if isinstance(scope, ast.Module) or len(bound) != 1 or not isinstance(bound[0], ast.Call):
         return False
-    based = {id(item.value) for item in nodes_of(scope) if isinstance(item, ast.Attribute)}
-    counted = {
-        id(item.args[0])
-        for item in nodes_of(scope)
-        if isinstance(item, ast.Call) and called_name(item) in _LENGTHS and item.args
-    }
     uses = [item for item in nodes_of(scope) if isinstance(item, ast.Name) and item.id == name]
     reads = [item for item in uses if isinstance(item.ctx, ast.Load)]
-    return bool(reads) and all(id(item) in based | counted for item in reads)
+    partly = _partly_used(nodes_of(scope))
+    return bool(reads) and all(id(item) in partly for item in reads)
+
+
+def _partly_used(nodes: Sequence[ast.AST]) -> set[int]:
+    """The ids of what is used for nothing but an attribute, or its length and the like."""
+    based = {id(item.value) for item in nodes if isinstance(item, ast.Attribute)}
+    calls = (item for item in nodes if isinstance(item, ast.Call) and called_name(item) in _LENGTHS)
+    return based | {id(item.args[0]) for item in calls if item.args}
 
 
 def _is_copied(scope: Scope, call: ast.Call) -> bool:
