@@ -36,6 +36,7 @@ from pytracer.analyze.evidence.failing.usage.endless_calls import EndlessCall, e
 from pytracer.analyze.evidence.failing.usage.endless_lookups import endless_lookup_of
 from pytracer.analyze.evidence.failing.usage.recursions import level_added
 from pytracer.analyze.evidence.lifetime.variables import line_words, program_frames
+from pytracer.analyze.evidence.lifetime.where_made import place_of
 from pytracer.analyze.evidence.native.descents import Descent, descent, levels
 from pytracer.analyze.evidence.native.native_stack import frame_words, image_name, own_frames
 from pytracer.analyze.evidence.native.nesting import (
@@ -55,7 +56,7 @@ from pytracer.analyze.evidence.phrases import fault_evidence, in_function, pytho
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
-from pytracer.analyze.naming import introduction, place_words, short_file
+from pytracer.analyze.naming import LineWords, introduction, place_words
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
 from pytracer.analyze.rules.fault import MemoryFaultRule
 from pytracer.analyze.view import JobView, ProcessView
@@ -188,7 +189,7 @@ def _how(view: ProcessView, cycle: StackCycle | None, python: Cycle[PythonFrame]
         return f": {nested.clause}{f' ({adds})' if adds is not None else ''}, {depth} of native code deep"
     if python is not None and _is_of_python(cycle, python):
         size = _stack_bytes(view)
-        small = size is not None and size < SMALL_STACK_BYTES
+        small = _is_small(size)
         down = _endless(view, python) or _descent(view, python)
         goes = down.clause if down is not None else ""
         count = levels((cycle.frames if cycle else None) or (), python.frames, cycle.repeats if cycle else None)
@@ -206,7 +207,7 @@ def _how(view: ProcessView, cycle: StackCycle | None, python: Cycle[PythonFrame]
     if _depth(view) >= DEEP_FRAMES:
         return f", {depth} deep"
     size, beyond = _stack_bytes(view), _beyond_bytes(view)
-    local = large_local(view) if _small_stack_advice(view) is None or not _is_small(size) else None
+    local = large_local(view) if not _is_small(size) or _small_stack_advice(view) is None else None
     if local is not None:
         part = "of" if local.frame_bytes is not None else "on"
         return f": {local.summary}" + (f" {part} a stack of {size_words(size)}" if size is not None else "")
@@ -296,25 +297,24 @@ def _small_stack_advice(view: ProcessView) -> str | None:
     """
     size, frames = _stack_bytes(view), own_frames(view)
     kind = view.thread.kind if view.thread else None
-    asked = _asked(view) if kind == "python" else []
-    if size is None or kind != "python" or not (_is_small(size) or (len(asked) == 1 and size < USUAL_STACK_BYTES)):
+    if size is None or size >= USUAL_STACK_BYTES or kind != "python":
+        return None
+    asked = _asked(view)
+    if len(asked) != 1 and not _is_small(size):
         return None
     if is_own_path(frames[0].image) and not _has_room_elsewhere(large_local(view)):
         return None
     more = f"{frame_words(frames[0])} and what called it need more than {size_words(size)}"
     if len(asked) != 1:
         return f"Give the thread a stack of several MiB (threading.stack_size() before it is started): {more}."
-    file, line = asked[0]
-    frame = next(iter(program_frames(view)), None)
-    at = f"line {line}" if frame is not None and frame.file == file else f"{short_file(file)}:{line}"
-    return f"Ask threading.stack_size() for several MiB at {at}, or leave the default: {more}."
+    return f"Ask threading.stack_size() for several MiB at {asked[0]}, or leave the default: {more}."
 
 
 def _is_small(size: int | None) -> bool:
     return size is not None and size < SMALL_STACK_BYTES
 
 
-def _asked(view: ProcessView) -> list[tuple[str, int]]:
+def _asked(view: ProcessView) -> list[LineWords]:
     """The lines that ask for a size of threads' stacks."""
     lines = {
         (file, node.lineno)
@@ -322,7 +322,7 @@ def _asked(view: ProcessView) -> list[tuple[str, int]]:
         for node in nodes_of(tree)
         if isinstance(node, ast.Call) and called_name(node) == "stack_size" and node.args
     }
-    return sorted(lines)
+    return [place_of(view, file, line) for file, line in sorted(lines)]
 
 
 def _has_room_elsewhere(local: LargeLocal | None) -> bool:
