@@ -89,14 +89,14 @@ class UnmappedStorage(StorageFaultRule[None]):
             why = f"the tensor is alive, its memory was unmapped: {dropped.summary}"
         elif closed is not None:
             why = f"the tensor is alive, its memory was unmapped by {closed.by}{closed.still}"
-        ended, resized = ended_owner(view), resized_owner(view, shrunk=False)
+        ended, resized, temporary = ended_owner(view), resized_owner(view, shrunk=False), _temporary(view)
         if local is not None:
             why = local.summary
         elif ended is not None:
             why = ended.summary
         elif resized is not None:
             why = f"it {resized.summary}"
-        elif (temporary := _temporary(view)) is not None:
+        elif temporary is not None:
             why = f"{why}; {temporary.summary}"
         if cut is not None:
             why = cut.summary
@@ -110,20 +110,20 @@ class UnmappedStorage(StorageFaultRule[None]):
                 allocation_evidence(view.storage, "made"),
                 python_evidence(view),
             ],
-            cut.advice if cut is not None else _advice(view),
+            cut.advice if cut is not None else _advice(view, temporary),
             [None if unmapping_of(view) or cut is not None or ended is not None else "who unmapped the memory"],
-            behind=_behind(view),
+            behind=_behind(view, temporary),
         )
 
 
-def _behind(view: ProcessView) -> Behind:
+def _behind(view: ProcessView, temporary: TemporaryOwner | None) -> Behind:
     """Where the tensor was made, and what gave its memory away."""
     storage = view.storage
     made = storage.allocated.place if storage is not None and storage.allocated is not None else None
     owner = owner_object(view) if unmapping_of(view) is None else None
     gone = dropped_owner(view) or closed_owner(view)
     cause: object = cut_memory(view) or local_blob(view) or ended_owner(view) or resized_owner(view, shrunk=False)
-    cause = cause or gone or _temporary(view) or owner or owner_calls(view)
+    cause = cause or gone or temporary or owner or owner_calls(view)
     return Behind.of([], made, cause)
 
 
@@ -138,12 +138,11 @@ def _by_words(view: ProcessView) -> str:
     return "" if unmapping is None else f" by {unmapper_words(view, unmapping)}"
 
 
-def _advice(view: ProcessView) -> str:
+def _advice(view: ProcessView, temporary: TemporaryOwner | None) -> str:
     unmapping = unmapping_of(view)
     ended = ended_owner(view) or resized_owner(view, shrunk=False)
     if ended is not None:
         return ended.advice
-    temporary = _temporary(view)
     if temporary is not None:
         return temporary.advice
     owner = owner_object(view)
