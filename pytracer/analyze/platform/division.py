@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import msgspec
+from msgspec.structs import replace
 
 _REGISTERS = (
     *("rax", "rcx", "rdx", "rbx", "rsp", "rbp", "rsi", "rdi"),
@@ -74,5 +75,5 @@ def by_dividend(division: Division, registers: Mapping[str, int]) -> Division:
     if high != ((1 << bits) - 1 if negative else 0):
         return division  # wider than the divisor, as C never divides
     if division.signed and low == 1 << bits - 1:
-        return Division(division.signed, division.nbytes, division.register, None, of_smallest=True)
-    return Division(division.signed, division.nbytes, division.register, 0, inferred=True)
+        return replace(division, of_smallest=True)
+    return replace(division, divisor=0, inferred=True)

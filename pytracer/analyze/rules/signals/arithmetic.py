@@ -27,6 +27,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from pytracer._text import hex_addr, list_words
 from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.lifetime.variables import line_words, program_frames, tensors_without_memory
@@ -210,7 +212,7 @@ def _division(view: ProcessView) -> Division | None:
         return division
     addr = view.instruction.addr if view.instruction is not None else None
     kept = memory_word(crash, addr, division.nbytes) if addr is not None else None
-    return by_dividend(Division(division.signed, division.nbytes, None, kept), registers)
+    return by_dividend(replace(division, divisor=kept), registers)
 
 
 def _what(code: int, division: Division | None) -> str:
@@ -295,9 +297,11 @@ def _overflow(division: Division) -> str:
 def _passed_smallest(view: ProcessView, division: Division) -> str:
     """Which of the arrays that the line passes has it: `` `counts` has -2147483648 ``, or where to look."""
     known = _extremes(view, division) or _held_by_line(view, division)
+    if known:
+        return known
     own = own_function(view)
     where = f" to {own.name}()" if own is not None else " to native code"
-    return known or f"Look for {_smallest(division)} in what {line_words(view)} passes{where}. "
+    return f"Look for {_smallest(division)} in what {line_words(view)} passes{where}. "
 
 
 def _extremes(view: ProcessView, division: Division) -> str:
