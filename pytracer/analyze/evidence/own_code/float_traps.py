@@ -254,7 +254,7 @@ def _passes_zeros(node: ast.Call, names: Container[str | None]) -> bool:
 def _of(
     view: ProcessView, item: Enabler, calls: Sequence[tuple[LineWords, str]], code: int, libraries: Sequence[str]
 ) -> FloatTraps | None:
-    entries, enabling = {name for _, name in calls}, {item.function, *(name for _, name in calls)}
+    entries = {name for _, name in calls}
     if len(entries) > 1 or len(calls) > _MOST_LINES:
         return None
     innermost = next(iter(own_frames(view)), None)
@@ -263,14 +263,14 @@ def _of(
         item.function,
         item.place,
         item.text,
-        entries.pop() if entries else item.function,
+        next(iter(entries), item.function),
         tuple(line for line, _ in calls),
         code,
         innermost is not None and is_own_path(innermost.image) and is_of_own_image(innermost),
         item.loaded and not calls,
         image_name(callers[0]) if len(callers) == 1 else None,
         _computes(view),
-        _within(view, enabling),
+        _within(view, {item.function, *entries}),
     )
 
 

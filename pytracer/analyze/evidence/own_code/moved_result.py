@@ -32,7 +32,7 @@ def moved_result(view: ProcessView, line: FreeingLine) -> MovedResult | None:
         return None
     frames = program_frames(view)
     back = Slice(view.process.snapshot, frames)
-    spot = back.spot(0) if frames else None
+    spot = back.spot(0)
     if spot is None:
         return None
     calls = [item for item in calls_on(spot.tree, spot.line) if called_name(item) == around.name]

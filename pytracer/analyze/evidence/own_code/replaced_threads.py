@@ -10,6 +10,7 @@ import re
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer._text import list_words
 from pytracer.analyze.evidence.native.fault_function import is_of_own_image
 from pytracer.analyze.evidence.native.native_stack import own_frames
@@ -18,12 +19,10 @@ from pytracer.analyze.evidence.own_code.native_source import own_sources
 from pytracer.analyze.evidence.own_code.own_place import OwnPlace, own_place
 from pytracer.analyze.view import ProcessView
 
-_SET = re.compile(r"(?P<name>[A-Za-z_][\w.]*(?:->\w+|\[[^\]=]*\])*)\s*=(?!=)")
-_ANEW = re.compile(_SET.pattern + r"\s*(?:std::)?thread\b")
-_LAMBDA = re.compile(r"=[^;]*\[[^\]]*\]\s*(?:\([^()]*\)\s*)?\{")
-_ENDS_OTHERS = re.compile(
-    r"\bthread\b|=\s*(?:std::)?(?:move|make_unique)\b|\.(?:reset|clear|pop_back|resize|erase)\s*\("
-)
+_SET = Pattern(r"(?P<name>[A-Za-z_][\w.]*(?:->\w+|\[[^\]=]*\])*)\s*=(?!=)")
+_ANEW = Pattern(_SET.pattern + r"\s*(?:std::)?thread\b")
+_LAMBDA = Pattern(r"=[^;]*\[[^\]]*\]\s*(?:\([^()]*\)\s*)?\{")
+_ENDS_OTHERS = Pattern(r"\bthread\b|=\s*(?:std::)?(?:move|make_unique)\b|\.(?:reset|clear|pop_back|resize|erase)\s*\(")
 _ASSIGNS = "thread::operator="
 _MOST = 2
 
@@ -68,7 +67,7 @@ def replaced_thread(view: ProcessView) -> ReplacedThread | None:
     last = re.findall(r"\w+", found["name"].partition("[")[0])[-1]
     if len(re.findall(rf"\bthread\b[^;(){{}}=]*\b{last}\b", text)) != 1:  # of another class
         return ReplacedThread(found["name"], place, ())
-    joins = (function_around(text, item.start()) for item in re.finditer(rf"\b{last}\b[^;]*[.>](?:join)\s*\(", text))
+    joins = (function_around(text, item.start()) for item in re.finditer(rf"\b{last}\b[^;]*[.>]join\s*\(", text))
     names = dict.fromkeys(item.name for item in joins if item is not None and item.name != place.function)
     return ReplacedThread(found["name"], place, tuple(names))
 
