@@ -21,7 +21,7 @@ from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.loops import deciding_ifs, loops_around
-from pytracer.analyze.evidence.syntax.names import last_name
+from pytracer.analyze.evidence.syntax.names import indexed, last_name
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.reaching import places_that_bind
 from pytracer.analyze.evidence.syntax.scopes import qualified_name, scope_of, spans
@@ -191,8 +191,7 @@ def _filled(node: ast.AST) -> ast.expr | None:
         held = node.func.value
     else:
         return None
-    while isinstance(held, ast.Subscript):
-        held = held.value
+    held = indexed(held)
     return held if isinstance(held, _NAMED) else None
 
 

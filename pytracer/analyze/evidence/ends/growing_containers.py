@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.loops import COMPREHENSIONS, loops_around
-from pytracer.analyze.evidence.syntax.names import bare_names, elements, variable
+from pytracer.analyze.evidence.syntax.names import bare_names, elements, indexed, variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes, scope_of, spans
 
@@ -33,10 +33,7 @@ def stored(node: ast.stmt) -> tuple[ast.expr, ast.expr] | None:
 
 def only_grows(tree: ast.Module, scope: Scope, container: ast.expr, node: ast.stmt) -> bool:
     """Nothing empties it, or makes it anew in the loop that fills it; it is older than the round."""
-    base = container
-    while isinstance(base, ast.Subscript):
-        base = base.value
-    name = variable(base)
+    name = variable(indexed(container))
     if name is None:
         return False
     loops = loops_around(tree, node.lineno)
@@ -82,9 +79,7 @@ def _is_key_of_few(target: ast.expr, loop: ast.stmt) -> bool:
 
 
 def _is(node: ast.expr, name: str) -> bool:
-    while isinstance(node, ast.Subscript):
-        node = node.value
-    return variable(node) == name
+    return variable(indexed(node)) == name
 
 
 def _owner(tree: ast.Module, node: ast.stmt) -> ast.AST:

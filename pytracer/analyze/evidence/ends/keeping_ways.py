@@ -32,7 +32,7 @@ from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value, p
 from pytracer.analyze.evidence.syntax.constants import is_none
 from pytracer.analyze.evidence.syntax.imports import imported_as
 from pytracer.analyze.evidence.syntax.loops import loops_around
-from pytracer.analyze.evidence.syntax.names import elements, last_name, variable
+from pytracer.analyze.evidence.syntax.names import elements, indexed, last_name, variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import (
     class_around,
@@ -225,11 +225,8 @@ class _Ways:
 
     def _grows(self, region: Region, node: ast.stmt, container: ast.expr, value: ast.expr) -> bool:
         """Whether a statement adds to a container that nothing bounds."""
-        base = container
-        while isinstance(base, ast.Subscript):
-            base = base.value
         plain_sum = isinstance(node, ast.AugAssign) and not isinstance(value, (ast.List, ast.Tuple))
-        own = variable(base) or ""
+        own = variable(indexed(container)) or ""
         if own.startswith("self.") and getattr(region.scope, "name", "") == "__init__":
             return False  # of one object
         if plain_sum or own in region.names or self._bounds.is_bounded(region.tree, container, node):

@@ -20,7 +20,7 @@ from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
 from pytracer.analyze.evidence.syntax.loops import loops_around
-from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.names import indexed, variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, parameters, spans
 from pytracer.analyze.naming import line_in
@@ -235,10 +235,7 @@ def _stores(region: _Region) -> Iterator[tuple[ast.stmt, ast.expr, ast.expr]]:
         container, value = pair
         if isinstance(node, ast.AugAssign) and not isinstance(value, (ast.List, ast.Tuple)):
             continue
-        base: ast.expr = container
-        while isinstance(base, ast.Subscript):
-            base = base.value
-        if variable(base) in region.new or not _is_held(value, region.names):
+        if variable(indexed(container)) in region.new or not _is_held(value, region.names):
             continue
         if only_grows(region.spot.tree, region.spot.scope, container, node):
             yield node, container, value

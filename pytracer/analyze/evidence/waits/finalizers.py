@@ -16,6 +16,7 @@ from pytracer._library_files import is_library_file
 from pytracer._patterns import Pattern
 from pytracer._text import shortened
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.names import indexed
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes, parameters, scope_of
 from pytracer.analyze.naming import line_in
@@ -135,8 +136,7 @@ def _cycle(view: ProcessView, at: PythonFrame) -> tuple[int, str] | None:
 
 def _is_part(target: ast.expr, own: str) -> bool:
     """`self.x` and `self.x[i]`."""
-    while isinstance(target, ast.Subscript):
-        target = target.value
+    target = indexed(target)
     return isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id == own
 
 
