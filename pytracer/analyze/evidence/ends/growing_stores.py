@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from pytracer._text import list_words, size_words
 from pytracer.analyze.evidence.ends.growing_containers import only_grows, stored
@@ -57,24 +57,17 @@ def _stores(tree: ast.Module) -> Iterator[ast.stmt]:
             continue
         container, value = found
         scope = scope_of(tree, item.lineno)
-        again = bool(loops_around(tree, item.lineno)) or (variable(indexed(container)) or "").startswith("self.")
-        if not again or getattr(scope, "name", "") == _INIT or _is_number(value) or _is_of_constants(item):
+        if getattr(scope, "name", "") == _INIT or _is_number(value):
             continue
-        if only_grows(tree, scope, container, item) and _outlives(container, scope):
+        if _lasts(tree, scope, container, item) and only_grows(tree, scope, container, item):
             yield item
 
 
-def _outlives(container: ast.expr, scope: ast.AST) -> bool:
-    """Of an object, or of the module: what a function makes anew goes with its call, unless its loop is the job's."""
-    name = variable(indexed(container)) or ""
-    return name.startswith("self.") or isinstance(scope, ast.Module)
+def _lasts(tree: ast.Module, scope: ast.AST, container: ast.expr, item: ast.stmt) -> bool:
+    """Of an object, or of a loop of the module: what a function makes anew goes with its call."""
+    of_object = (variable(indexed(container)) or "").startswith("self.")
+    return of_object or (isinstance(scope, ast.Module) and bool(loops_around(tree, item.lineno)))
 
 
 def _is_number(value: ast.expr) -> bool:
     return isinstance(value, ast.Constant) or (isinstance(value, ast.Call) and called_name(value) in _NUMBERS)
-
-
-def _is_of_constants(item: ast.stmt) -> bool:
-    """`self.names["a"] = x`, which replaces what was there."""
-    targets: Sequence[ast.expr] = item.targets if isinstance(item, ast.Assign) else ()
-    return any(isinstance(part, ast.Subscript) and isinstance(part.slice, ast.Constant) for part in targets)
