@@ -7,18 +7,16 @@ from __future__ import annotations
 
 import ast
 
-from pytracer._text import shortened
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.loops import LOOPS
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes
 from pytracer.analyze.evidence.syntax.unbounded import (
-    LONGEST,
     EndlessLoop,
     Reason,
     body_of,
-    leaves,
     never_asked_to_stop,
+    short_text,
 )
 
 _YIELDS = (ast.Yield, ast.YieldFrom)
@@ -31,8 +29,7 @@ def empty_rounds(scope: Scope, loop: EndlessLoop) -> Reason | None:
     inner = [item for item in loop.body if isinstance(item, ast.For)]
     if len(inner) != 1 or inner[0].orelse or _is_more(loop, inner[0]):
         return None
-    what = ast.unparse(inner[0].iter)
-    text = shortened(what, LONGEST)
+    text = short_text(inner[0].iter)
     made = _made(scope, inner[0].iter, loop.lineno)
     made_words = f" (`{made[0]}`: line {made[1]})" if made is not None else ""
     return Reason(
@@ -45,11 +42,12 @@ def empty_rounds(scope: Scope, loop: EndlessLoop) -> Reason | None:
 
 
 def _is_more(loop: EndlessLoop, inner: ast.For) -> bool:
-    """Whether the round does anything else that yields, leaves, waits, or may raise at its end, as next() does."""
-    outside = [item for item in body_of(loop) if not any(item is part for part in nodes_of(inner))]
+    """Whether the round does anything else that yields, waits, or may raise at its end, as next() does."""
+    own = {id(item) for item in nodes_of(inner)}
+    outside = [item for item in body_of(loop) if id(item) not in own]
     if any(isinstance(item, (*_YIELDS, ast.Await, ast.With, ast.Try, *LOOPS)) for item in outside):
         return True
-    if any(isinstance(item, ast.YieldFrom) for item in nodes_of(inner.iter)) or leaves(loop):
+    if any(isinstance(item, ast.YieldFrom) for item in nodes_of(inner.iter)):
         return True
     calls = [item for item in outside if isinstance(item, ast.Call)]
     return any(isinstance(item.func, ast.Name) and item.func.id == "next" for item in calls)

@@ -94,6 +94,11 @@ def yields(nodes: Sequence[ast.AST]) -> bool:
     return any(isinstance(item, (ast.Yield, ast.YieldFrom, ast.Await)) for item in nodes)
 
 
+def given_by(loop: EndlessLoop) -> list[ast.Yield | ast.YieldFrom]:
+    """What its body yields."""
+    return [item for item in body_of(loop) if isinstance(item, (ast.Yield, ast.YieldFrom))]
+
+
 def not_entered_again(scope: Scope, loop: EndlessLoop, line: int) -> Reason | None:
     """`while True` around a loop whose end is final: nothing in the outer one begins the inner one anew."""
     if not is_unbounded(loop) or leaves(loop) or not yields(body_of(loop)):
@@ -158,8 +163,7 @@ def yields_only_where(loop: EndlessLoop, line: int) -> Reason | None:
     """A generator without end, all of whose `yield` stand below one `if`, at a line outside of it."""
     if not never_asked_to_stop(loop):
         return None
-    given = [item for item in body_of(loop) if isinstance(item, (ast.Yield, ast.YieldFrom))]
-    guards = [_closest_if(loop, item) for item in given]
+    guards = [_closest_if(loop, item) for item in given_by(loop)]
     guard = guards[0]
     if guard is None or any(item is not guard for item in guards) or line > guard.lineno:
         return None

@@ -25,12 +25,13 @@ from pytracer.analyze.evidence.syntax.unbounded import (
     EndlessLoop,
     Reason,
     body_of,
+    given_by,
     is_unbounded,
     leaves,
     loops_at,
     short_text,
 )
-from pytracer.analyze.evidence.waits.quiet import LONG_NS, pause_of, storage_epochs
+from pytracer.analyze.evidence.waits.quiet import LONG_NS, pause_of, storage_epochs, work_times
 from pytracer.analyze.evidence.waits.waits import before_signal
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
@@ -43,7 +44,6 @@ _SAMPLES = Pattern(r"/torch/utils/data/(_utils/(collate|pin_memory|worker)|datas
 _PYTHON = Pattern(r"(lib)?python|libc[.-]|libpytracer_core")
 _WRAPPERS = frozenset({"enumerate", "tqdm", "iter"})
 _NOTED = 16  # DataLoaders of a process that are recorded
-_WORK = frozenset({"STEP", "NODE"})
 
 
 class EmptyPass(msgspec.Struct, frozen=True):
@@ -91,7 +91,7 @@ def _only_giver(scope: Scope, loop: EndlessLoop) -> ast.For | None:
     own = {id(item) for item in nodes_of(inner[0])}
     if any(isinstance(item, (ast.Try, ast.Await)) and id(item) not in own for item in body_of(loop)):
         return None
-    gives = [item for item in body_of(loop) if isinstance(item, (ast.Yield, ast.YieldFrom))] + leaves(loop)
+    gives = [*given_by(loop), *leaves(loop)]
     if any(id(item) not in own for item in gives) or inner[0].orelse:
         return None
     if is_unbounded(loop):
@@ -146,7 +146,7 @@ def _loader_of(tree: ast.Module, scope: Scope, inner: ast.For) -> ast.Call | Non
 
 
 def _verb(loop: EndlessLoop) -> str:
-    return "yields" if any(isinstance(item, (ast.Yield, ast.YieldFrom)) for item in body_of(loop)) else "ends"
+    return "yields" if given_by(loop) else "ends"
 
 
 def _of_any(loop: EndlessLoop, inner: ast.For) -> Reason:
@@ -165,7 +165,7 @@ def _of_loader(
     """None where all recorded loaders that it may be have batches."""
     snapshot, drops = view.process.snapshot, _drops(made)
     facts = [item for item in snapshot.recorded(Loader) if item.mono_ns >= snapshot.created_mono_ns]
-    works = [item.mono_ns for item in snapshot.events if item.kind in _WORK and item.mono_ns < until_ns]
+    works = work_times(snapshot, until_ns)
     quiet = not snapshot.light and _did_nothing(view, works, until_ns)
     near = _candidates(facts, frame, made, drops)
     loaders, only = [item.data for item in near], len(facts) == 1

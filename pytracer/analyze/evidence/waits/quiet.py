@@ -89,9 +89,14 @@ class Pause(msgspec.Struct, frozen=True):
         return f", where {one} had taken {usual} at most (the last {self.spans})"
 
 
+def work_times(snapshot: Snapshot, before_ns: int) -> list[int]:
+    """When it recorded a step or a part of a backward pass, up to a moment."""
+    return [item.mono_ns for item in snapshot.events if item.kind in _WORK and item.mono_ns < before_ns]
+
+
 def is_idle(view: ProcessView, until_ns: int) -> bool:
     """Whether no step, optimizer's or backward's, is recorded for long; a program without any may only infer."""
-    works = [item.mono_ns for item in view.process.snapshot.events if item.kind in _WORK and item.mono_ns < until_ns]
+    works = work_times(view.process.snapshot, until_ns)
     return until_ns - max(works, default=until_ns - LONG_NS) >= LONG_NS
 
 

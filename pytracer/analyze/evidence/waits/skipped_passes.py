@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
 
 import msgspec
 
@@ -15,18 +14,16 @@ from pytracer.analyze.evidence.syntax.scopes import scope_of, spans
 from pytracer.analyze.evidence.syntax.unbounded import (
     EndlessLoop,
     Reason,
-    body_of,
+    given_by,
     is_unbounded,
     leaves,
     loops_at,
     short_text,
 )
-from pytracer.analyze.evidence.waits.quiet import LONG_NS
+from pytracer.analyze.evidence.waits.quiet import LONG_NS, work_times
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import PythonFrame
-
-_WORK = frozenset({"STEP", "NODE"})
 
 
 class SkippedPass(msgspec.Struct, frozen=True):
@@ -38,10 +35,12 @@ class SkippedPass(msgspec.Struct, frozen=True):
 
 def skipped_pass(view: ProcessView, frame: PythonFrame, until_ns: int) -> SkippedPass | None:
     """None where the process had done a step or a backward pass not long before, or an item has two ways."""
-    tree = syntax_tree(view.process.snapshot, frame)
     snapshot = view.process.snapshot
-    works = [item.mono_ns for item in snapshot.events if item.kind in _WORK and item.mono_ns < until_ns]
-    if until_ns - max(works, default=snapshot.created_mono_ns) < LONG_NS or tree is None or frame.line is None:
+    works = work_times(snapshot, until_ns)
+    if until_ns - max(works, default=snapshot.created_mono_ns) < LONG_NS:
+        return None
+    tree = syntax_tree(snapshot, frame)
+    if tree is None or frame.line is None:
         return None
     for loop in loops_at(scope_of(tree, frame.line), frame.line):
         inner = [item for item in loop.body if isinstance(item, ast.For)]
@@ -51,9 +50,8 @@ def skipped_pass(view: ProcessView, frame: PythonFrame, until_ns: int) -> Skippe
         if found is None:
             continue
         test, passes = found
-        if _counts_up(inner[0], test):
-            continue
-        if frame.line > (test.end_lineno or test.lineno):  # what lies behind it runs for an item that passed
+        # What lies behind the test runs for an item that passed.
+        if _counts_up(inner[0], test) or frame.line > (test.end_lineno or test.lineno):
             continue
         items = short_text(inner[0].iter)
         return SkippedPass(
@@ -71,7 +69,7 @@ def skipped_pass(view: ProcessView, frame: PythonFrame, until_ns: int) -> Skippe
 
 def _only_test(loop: EndlessLoop, inner: ast.For) -> tuple[ast.expr, bool] | None:
     """What decides about each item, and whether it must hold; None where another way leads to a `yield`, or out."""
-    gives = {id(item) for item in [*_yields(body_of(loop)), *leaves(loop)]}
+    gives = {id(item) for item in (*given_by(loop), *leaves(loop))}
     if not gives or not gives <= {id(item) for item in nodes_of(inner)} or inner.orelse:
         return None
     at = next((n for n, part in enumerate(inner.body) if gives & {id(item) for item in nodes_of(part)}), 0)
@@ -80,8 +78,9 @@ def _only_test(loop: EndlessLoop, inner: ast.For) -> tuple[ast.expr, bool] | Non
     inside = isinstance(last, ast.If) and not last.orelse and not gives & {id(item) for item in nodes_of(last.test)}
     if len(before) == 1 and not inside:
         only = before[0]
-        skips = isinstance(only, ast.If) and not only.orelse and isinstance(only.body[-1], ast.Continue)
-        return (only.test, False) if isinstance(only, ast.If) and skips else None
+        if isinstance(only, ast.If) and not only.orelse and isinstance(only.body[-1], ast.Continue):
+            return only.test, False
+        return None
     rest = {id(item) for part in inner.body[at + 1 :] for item in nodes_of(part)}
     return (last.test, True) if isinstance(last, ast.If) and inside and not before and not gives & rest else None
 
@@ -90,7 +89,3 @@ def _counts_up(inner: ast.For, test: ast.expr) -> bool:
     """Whether a count of the rounds is asked, `seen < warm_up`: it comes out otherwise some time."""
     counted = {ast.unparse(item.target) for item in nodes_of(inner) if isinstance(item, ast.AugAssign)}
     return any(isinstance(item, (ast.Name, ast.Attribute)) and ast.unparse(item) in counted for item in nodes_of(test))
-
-
-def _yields(nodes: Sequence[ast.AST]) -> list[ast.AST]:
-    return [item for item in nodes if isinstance(item, (ast.Yield, ast.YieldFrom))]
