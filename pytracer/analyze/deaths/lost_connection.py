@@ -14,9 +14,12 @@ from pytracer._library_files import is_library_file, of_multiprocessing
 from pytracer._patterns import Pattern
 from pytracer.analyze.platform.signals import SIGKILL
 from pytracer.analyze.view import Death, ProcessView
+from pytracer.decode.types.snapshot import PythonFrame as SnapshotFrame
+from pytracer.report.job import PythonFrame
 
 _TYPES = ("EOFError", "ConnectionResetError", "ConnectionRefusedError", "BrokenPipeError", "FileNotFoundError")
 _MODULE = of_multiprocessing("connection")
+SHARER = of_multiprocessing("resource_sharer")
 # TensorPipe's errors, as torch's RPC passes them on (torch 2.13); the process at the other end may raise them, too.
 _RPC_LOST = Pattern(
     r"\beof\b|connection (?:was )?(?:reset|closed|refused|aborted)|pipe closed|broken pipe", re.IGNORECASE
@@ -31,6 +34,11 @@ def lost_connection(view: ProcessView) -> bool:
     if exception is None or not exception.python_stack or exception.type not in _TYPES:
         return False
     return (exception.python_stack[0].file or "").endswith(_MODULE)
+
+
+def through_sharer(stack: Iterable[PythonFrame | SnapshotFrame]) -> bool:
+    """Whether it fetches a descriptor, such as that of a tensor, from its sender, or is the thread that sends it."""
+    return any((frame.file or "").endswith(SHARER) for frame in stack)
 
 
 def lost_rpc(view: ProcessView) -> bool:

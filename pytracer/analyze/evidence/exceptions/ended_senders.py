@@ -6,8 +6,8 @@ sender nobody listens there: the file that is "not found" is that socket.
 
 from __future__ import annotations
 
-from pytracer._patterns import Pattern
 from pytracer._text import list_words
+from pytracer.analyze.deaths.lost_connection import through_sharer
 from pytracer.analyze.evidence.exceptions.line_reasons import LineReason
 from pytracer.analyze.evidence.failing.line import FailingLine, failing_line
 from pytracer.analyze.evidence.failing.processes.ended_senders import (
@@ -21,7 +21,6 @@ from pytracer.analyze.kin import children_of
 from pytracer.analyze.naming import LineWords, name_words
 from pytracer.analyze.view import JobView, ProcessView
 
-_SHARER = Pattern(r"/multiprocess(?:ing)?/resource_sharer\.py$")
 _GONE = ("FileNotFoundError", "ConnectionRefusedError", "ConnectionResetError", "EOFError")
 _SHOWN = 2
 
@@ -31,7 +30,7 @@ def ended_sender(job: JobView, view: ProcessView) -> LineReason | None:
     exception, raised = view.exception, view.process.exception_mono_ns
     if exception is None or raised is None or exception.type not in _GONE:
         return None
-    if not any(_SHARER.search(frame.file or "") for frame in view.exception_stack):
+    if not through_sharer(view.exception_stack):
         return None
     at = failing_line(view.process.snapshot, exception, view.exception_stack)
     got = received_from(at) if at is not None else None

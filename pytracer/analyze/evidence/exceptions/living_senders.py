@@ -8,8 +8,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from pytracer._patterns import Pattern
 from pytracer._text import list_words
+from pytracer.analyze.deaths.lost_connection import through_sharer
 from pytracer.analyze.evidence.exceptions.line_reasons import LineReason
 from pytracer.analyze.evidence.failing.expressions import short, source
 from pytracer.analyze.evidence.failing.line import FailingLine, failing_line
@@ -20,7 +20,6 @@ from pytracer.analyze.view import JobView, ProcessView
 from pytracer.report.job import Evidence
 
 RAN_ON = "running"
-_SHARER = Pattern(r"/multiprocess(?:ing)?/resource_sharer\.py$")
 _REMOVERS = frozenset({"rmtree", "cleanup", "unlink", "remove", "TemporaryDirectory"})
 _SHOWN = 2
 
@@ -36,7 +35,7 @@ def living_sender(job: JobView, view: ProcessView) -> LivingSender | None:
     own, raised = view.exception, view.process.exception_mono_ns
     if own is None or raised is None or own.type != "FileNotFoundError":
         return None
-    if not any(_SHARER.search(frame.file or "") for frame in view.exception_stack):
+    if not through_sharer(view.exception_stack):
         return None
     others = [item for item in job.views if item is not view and item.work is not None]
     at = failing_line(view.process.snapshot, own, view.exception_stack)

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import msgspec
 
 from pytracer._patterns import Pattern
+from pytracer.analyze.deaths.lost_connection import SHARER, through_sharer
 from pytracer.analyze.evidence.limits.numbers import recorded_numbers
 from pytracer.analyze.evidence.limits.words import limit_reason
 from pytracer.analyze.evidence.phrases import error_words
@@ -22,7 +23,6 @@ from pytracer.analyze.view import JobView, ProcessView
 from pytracer.decode.types.journal import UncaughtException
 from pytracer.report.job import Evidence, ExceptionReport, PythonFrame
 
-_SHARER = Pattern(r"/multiprocess(?:ing)?/resource_sharer\.py$")
 _LOST = ("EOFError", "ConnectionResetError", "BrokenPipeError")
 _FILES = Pattern(r"Too many open files")
 _STRATEGY = " torch.multiprocessing.set_sharing_strategy() does not help: these are no tensors."
@@ -56,7 +56,7 @@ def spent_sender(job: JobView, view: ProcessView) -> SpentSender | None:
     exception, raised = view.exception, view.process.exception_mono_ns
     if exception is None or raised is None or exception.type not in _LOST:
         return None
-    if not any(_SHARER.search(frame.file or "") for frame in view.exception_stack):
+    if not through_sharer(view.exception_stack):
         return None
     for sender in _others(job, view):
         errors = [*_errors(sender, raised)]
@@ -101,4 +101,4 @@ def _open_files(report: ExceptionReport) -> int:
 def _serves(report: ExceptionReport) -> bool:
     """Whether the thread that sends descriptors raised it, where torch or a queue asked for one."""
     stack = report.python_stack or []
-    return any(_SHARER.search(frame.file or "") and (frame.function or "").endswith("_serve") for frame in stack)
+    return any((frame.file or "").endswith(SHARER) and (frame.function or "").endswith("_serve") for frame in stack)

@@ -13,6 +13,7 @@ import msgspec
 
 from pytracer._patterns import Pattern
 from pytracer.analyze.behind import Behind
+from pytracer.analyze.deaths.lost_connection import through_sharer
 from pytracer.analyze.kin import on_one_machine, parent_of
 from pytracer.analyze.naming import name_words
 from pytracer.analyze.view import JobView, ProcessView
@@ -23,7 +24,6 @@ from pytracer.report.job import Evidence, PythonFrame
 _TYPE = Pattern(r"(?:^|\.)AuthenticationError$")
 _REFUSED = Pattern(r"^digest (?:sent was rejected|received was wrong)")
 _CONNECTION = Pattern(r"/multiprocess(?:ing)?/connection\.py$")
-_SHARER = Pattern(r"/multiprocess(?:ing)?/resource_sharer\.py$")
 _AROUND_NS = 3_000_000_000
 _KEY = "multiprocessing.current_process().authkey"
 
@@ -48,9 +48,9 @@ def unequal_key(job: JobView, view: ProcessView) -> UnequalKey | None:
     if exception is None or raised is None or not _TYPE.search(exception.type or ""):
         return None
     stack = view.exception_stack
-    if not _REFUSED.search(exception.message or "") or not _is_of(stack, _CONNECTION):
+    if not _REFUSED.search(exception.message or "") or not any(_CONNECTION.search(frame.file or "") for frame in stack):
         return None
-    return _of_descriptor(job, view, raised) if _is_of(stack, _SHARER) else _of_server(view)
+    return _of_descriptor(job, view, raised) if through_sharer(stack) else _of_server(view)
 
 
 def _of_descriptor(job: JobView, view: ProcessView, raised_ns: int) -> UnequalKey:
@@ -114,10 +114,6 @@ def _refused(sharer: ProcessView, raised_ns: int) -> bool:
         fact.mono_ns >= max(snapshot.created_mono_ns, raised_ns - _AROUND_NS)
         and fact.mono_ns <= raised_ns + _AROUND_NS
         and _REFUSED.search(fact.data.message or "")
-        and any(_SHARER.search(frame.file or "") for frame in fact.data.python_stack or ())
+        and through_sharer(fact.data.python_stack)
         for fact in snapshot.recorded(UncaughtException)
     )
-
-
-def _is_of(stack: list[PythonFrame], pattern: Pattern) -> bool:
-    return any(pattern.search(frame.file or "") for frame in stack)
