@@ -40,6 +40,12 @@ def ended_before(view: ProcessView, other: ProcessView, by_ns: int) -> bool:
     return view.ended_ns is not None and other.ended_ns is not None and view.ended_ns <= other.ended_ns - by_ns
 
 
+def left_by(view: ProcessView, time_ns: int) -> bool:
+    """Whether it had ended with status 0, at that time of its machine's clock at the latest."""
+    ended = view.process.ended_mono_ns
+    return view.left_well and ended is not None and ended <= time_ns
+
+
 def is_helper(view: ProcessView) -> bool:
     """Whether it runs nothing of the user's: a program without Python, or a server of multiprocessing's."""
     return is_server(view) or (view.python_frame is None and view.process.snapshot.versions.python is None)

@@ -12,6 +12,7 @@ from pytracer.decode.types.snapshot import Worker
 from pytracer.report.job import PythonFrame
 
 _SHORT, _SHOWN = 24, 3  # characters, and numbers, of a batch's samples
+_FIRST = 2  # of several processes
 
 
 def subject_words(views: Sequence[ProcessView]) -> str:
@@ -49,6 +50,12 @@ def names_words(views: Sequence[ProcessView], most: int = 3) -> str:
     """`rank 1, process 12 (prep.py) and others`: the first ones, each by its name."""
     names = [name_words([view]) for view in views[:most]] + ["others"] * (len(views) > most)
     return list_words(names, len(names))
+
+
+def first_names(views: Sequence[ProcessView]) -> str:
+    """`process 12 (prep.py) and process 13 (prep.py) and 3 more`: the first two, each by its name."""
+    more = f" and {len(views) - _FIRST} more" if len(views) > _FIRST else ""
+    return list_words([name_words([view]) for view in views[:_FIRST]]) + more
 
 
 def samples_words(worker: Worker) -> str:

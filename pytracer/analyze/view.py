@@ -172,6 +172,11 @@ class ProcessView:
         return self.crash is not None and self.crash.code > 0
 
     @property
+    def left_well(self) -> bool:
+        """Whether the process ended by itself, with status 0."""
+        return self.process.status_kind == "exited" and self.process.exit_code == 0
+
+    @property
     def function(self) -> str | None:
         """The innermost native function that is not part of crash handling, without its arguments."""
         frame = self.native_frame

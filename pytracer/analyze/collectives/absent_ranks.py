@@ -95,7 +95,7 @@ def _since(waiters: Sequence[ProcessView], lasted: int) -> int | None:
 
 
 def _fate(job: JobView, view: ProcessView, wait: Wait, since: int | None) -> str:
-    if view.process.status_kind == "exited" and view.process.exit_code == 0:
+    if view.left_well:
         return "dead" if ended_while_awaited(view.process.snapshot) else "left"
     if aborted_at_shutdown(view):  # its program was done: that torch then aborts is no reason why others wait
         return "left"

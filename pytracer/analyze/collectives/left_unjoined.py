@@ -32,7 +32,7 @@ def left_unjoined(job: JobView, join: Join, missing: int, size_name: str) -> Lef
         view
         for view in job.views
         if are_siblings(view, join.view) and view is not join.view and not is_server(view)
-        if view.process.status_kind == "exited" and view.process.exit_code == 0 and not view.raised
+        if view.left_well and not view.raised
         if view.process.snapshot.versions.torch is not None and not view.process.snapshot.recorded(Rendezvous)
         if (view.process.ended_mono_ns or 0) > join.view.process.snapshot.created_mono_ns
     ]

@@ -143,8 +143,7 @@ def _unreceived(job: JobView, view: ProcessView) -> UnreceivedSend | None:
 
 
 def _ended_well_before(sender: ProcessView, view: ProcessView) -> bool:
-    process = sender.process
-    if process.status_kind != "exited" or process.exit_code != 0:
+    if not sender.left_well:
         return False
     ends = (sender.ended_ns, view.ended_ns)
     return None not in ends and (sender.ended_ns or 0) <= (view.ended_ns or 0) + _CLOSES_NS

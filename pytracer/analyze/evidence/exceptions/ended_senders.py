@@ -6,7 +6,6 @@ sender nobody listens there: the file that is "not found" is that socket.
 
 from __future__ import annotations
 
-from pytracer._text import list_words
 from pytracer.analyze.deaths.lost_connection import through_sharer
 from pytracer.analyze.evidence.exceptions.line_reasons import LineReason
 from pytracer.analyze.evidence.failing.line import FailingLine, failing_line
@@ -18,7 +17,7 @@ from pytracer.analyze.evidence.failing.processes.ended_senders import (
 )
 from pytracer.analyze.evidence.failing.processes.putting_lines import behind_puts, putting_lines
 from pytracer.analyze.kin import children_of
-from pytracer.analyze.naming import LineWords, name_words
+from pytracer.analyze.naming import LineWords, first_names
 from pytracer.analyze.view import JobView, ProcessView
 
 _GONE = ("FileNotFoundError", "ConnectionRefusedError", "ConnectionResetError", "EOFError")
@@ -64,11 +63,10 @@ def _subject(
 ) -> str:
     """What was not there, who had ended, and which line saw to that."""
     many = len(children) > 1
-    shown = list_words([name_words([item]) for item in children[:_SHOWN]])
-    more = f" and {len(children) - _SHOWN} more" if len(children) > _SHOWN else ""
+    shown = first_names(children)
     put = f" at {' or '.join(puts)}" if 0 < len(puts) <= _SHOWN else f" by `{got}`"
-    who = f"{shown}{more}, one of which sent it{put}," if many else f"{shown}, which sent it{put},"
-    well = all(item.process.status_kind == "exited" and item.process.exit_code == 0 for item in children)
+    who = f"{shown}, one of which sent it{put}," if many else f"{shown}, which sent it{put},"
+    well = all(item.left_well for item in children)
     had = f"had{' all' if len(children) > _SHOWN else ''} ended{' with status 0' if well else ''} before"
     order = f": {waited} waits for that before {at.here(at.line)} receives" if waited is not None else ""
     what = "the file is a socket" if kind == "FileNotFoundError" else "the other end is a socket"

@@ -7,21 +7,19 @@ from collections.abc import Iterator
 
 import msgspec
 
-from pytracer._text import list_words
 from pytracer.analyze.evidence.exceptions.line_reasons import LineReason
 from pytracer.analyze.evidence.failing.expressions import short, source
 from pytracer.analyze.evidence.failing.line import FailingLine, failing_line
 from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
 from pytracer.analyze.evidence.syntax.loops import deciding_ifs
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
-from pytracer.analyze.kin import children_of
-from pytracer.analyze.naming import name_words
+from pytracer.analyze.kin import children_of, left_by
+from pytracer.analyze.naming import first_names
 from pytracer.analyze.view import JobView, ProcessView
 
 _TYPES = ("BrokenPipeError", "EOFError", "ConnectionResetError")
 _CONNECTION = "multiprocessing/connection.py"
 _LEAVES = (ast.Break, ast.Return)
-_SHOWN = 2
 
 
 class _Mark(msgspec.Struct, frozen=True):
@@ -41,11 +39,9 @@ def left_peers(job: JobView, view: ProcessView) -> LineReason | None:
         return None
     children = [item for item in children_of(job, view) if item.work is not None]
     at = failing_line(view.process.snapshot, own, view.exception_stack)
-    if at is None or not children or not all(_ended_well(item, raised) for item in children):
+    if at is None or not children or not all(left_by(item, raised) for item in children):
         return None
-    shown = list_words([name_words([item]) for item in children[:_SHOWN]])
-    more = f" and {len(children) - _SHOWN} more" if len(children) > _SHOWN else ""
-    subject = f"{shown}{more} had ended with status 0 before"
+    subject = f"{first_names(children)} had ended with status 0 before"
     marks = [*_marks(at)]
     if len(marks) != 1:
         return LineReason(
@@ -62,11 +58,6 @@ def left_peers(job: JobView, view: ProcessView) -> LineReason | None:
         f"{mark.text} ({leaves}). Send it behind the last use, or start them anew before line {at.line}.",
         (sent, leaves),
     )
-
-
-def _ended_well(child: ProcessView, raised: int) -> bool:
-    ended = child.process.ended_mono_ns
-    return child.process.status_kind == "exited" and child.process.exit_code == 0 and (ended or raised + 1) <= raised
 
 
 def _marks(at: FailingLine) -> Iterator[_Mark]:

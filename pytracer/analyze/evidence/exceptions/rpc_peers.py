@@ -15,7 +15,7 @@ from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of
-from pytracer.analyze.kin import are_siblings
+from pytracer.analyze.kin import are_siblings, left_by
 from pytracer.analyze.naming import line_in, name_words
 from pytracer.analyze.view import JobView, ProcessView
 
@@ -40,12 +40,12 @@ class _Source(msgspec.Struct, frozen=True):
 def rpc_peer(job: JobView, view: ProcessView) -> RpcPeer | None:
     """Where other processes that were started beside it left with status 0, before or at that time."""
     raised = view.process.exception_mono_ns
-    gone = [item for item in _others(job, view) if raised is not None and _left_by(item, raised + _AT_THAT_TIME_NS)]
+    gone = [item for item in _others(job, view) if raised is not None and left_by(item, raised + _AT_THAT_TIME_NS)]
     if not lost_rpc(view) or raised is None or not gone:
         return None
     found = _read(view)
     name = name_words(gone[:1]) if len(gone) == 1 else f"{len(gone)} other processes"
-    had = f"{name} had ended" if all(_left_by(item, raised) for item in gone) else f"{name} ended at that time"
+    had = f"{name} had ended" if all(left_by(item, raised) for item in gone) else f"{name} ended at that time"
     had += ", with status 0"
     if found.abrupt:
         lines = " and ".join(found.abrupt)
@@ -68,12 +68,6 @@ def _others(job: JobView, view: ProcessView) -> Iterator[ProcessView]:
         is_member = item.process.role in ("rank", "child", "process")
         if item.index != view.index and is_member and are_siblings(item, view):
             yield item
-
-
-def _left_by(item: ProcessView, time_ns: int) -> bool:
-    ended = item.process.ended_mono_ns
-    well = item.process.status_kind == "exited" and item.process.exit_code == 0
-    return well and ended is not None and ended <= time_ns
 
 
 def _read(view: ProcessView) -> _Source:

@@ -4,42 +4,28 @@ from __future__ import annotations
 
 import ast
 
-import msgspec
-
-from pytracer._text import capital, list_words
-from pytracer.analyze.behind import Behind
+from pytracer._text import capital
+from pytracer.analyze.evidence.exceptions.line_reasons import LineReason
 from pytracer.analyze.evidence.failing.expressions import short, source
 from pytracer.analyze.evidence.failing.line import FailingLine, failing_line
 from pytracer.analyze.evidence.syntax.calls import argument_at, called_name
 from pytracer.analyze.evidence.syntax.constants import is_none
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.kin import children_of
-from pytracer.analyze.naming import LineWords, name_words
+from pytracer.analyze.naming import first_names
 from pytracer.analyze.view import JobView, ProcessView
 
 _STATUSES = ("exitcode", "returncode")
-_SHOWN = 2
 
 
-class RunningChild(msgspec.Struct, frozen=True):
-    """As the explanation of an exception. `line`: where the program waited with a time limit."""
-
-    subject: str
-    advice: str
-    line: LineWords | None
-
-    @property
-    def behind(self) -> Behind:
-        """That line."""
-        return Behind.of([], self.line)
-
-
-def running_child(job: JobView, view: ProcessView) -> RunningChild | None:
-    """None where no child of the process ran on when the status was read."""
-    raised = view.process.exception_mono_ns
-    at = failing_line(view.process.snapshot, view.exception, view.exception_stack)
+def running_child(job: JobView, view: ProcessView) -> LineReason | None:
+    """None where no child of the process ran on when the status was read. Its line: a wait with a time limit."""
+    own, raised = view.exception, view.process.exception_mono_ns
+    if own is None or raised is None or own.type != "TypeError" or "'NoneType'" not in (own.message or ""):
+        return None
+    at = failing_line(view.process.snapshot, own, view.exception_stack)
     asked = _asked(at) if at is not None else None
-    if at is None or asked is None or raised is None:
+    if at is None or asked is None:
         return None
     running = [
         item
@@ -48,8 +34,6 @@ def running_child(job: JobView, view: ProcessView) -> RunningChild | None:
     ]
     if not running:
         return None
-    who = list_words([name_words([item]) for item in running[:_SHOWN]])
-    more = f" and {len(running) - _SHOWN} more" if len(running) > _SHOWN else ""
     wait = _limited_wait(at)
     place = at.here(wait.lineno) if wait is not None else None
     waits = (
@@ -59,17 +43,17 @@ def running_child(job: JobView, view: ProcessView) -> RunningChild | None:
     )
     owner = asked.rpartition(".")[0]
     ends = "is_alive()" if asked.endswith(_STATUSES[0]) else "poll() is None"
-    return RunningChild(
-        f"`{asked}` is None until that process has ended, and {who}{more} still ran",
+    return LineReason(
+        f"`{asked}` is None until that process has ended, and {first_names(running)} still ran",
         f"{waits}Before line {at.line} ask whether `{owner}` still runs ({ends}): then wait on, or end it and say so. "
         "If it should have ended by then, look at what it does (`pytracer attach PID`).",
-        place,
+        (place,) if place is not None else (),
     )
 
 
 def _asked(at: FailingLine) -> str | None:
-    """`worker.exitcode`, of a comparison or a sum with None."""
-    if at.kind != "TypeError" or "'NoneType'" not in at.message or not at.own or at.node is None:
+    """`worker.exitcode`, of a comparison or a sum."""
+    if not at.own or at.node is None:
         return None
     kinds = (ast.Compare, ast.BinOp)
     used = [part for item in nodes_of(at.node) if isinstance(item, kinds) for part in ast.iter_child_nodes(item)]

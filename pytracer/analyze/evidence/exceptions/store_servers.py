@@ -17,6 +17,7 @@ from pytracer._text import capital, time_words
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on, keyword_value
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
+from pytracer.analyze.kin import left_by
 from pytracer.analyze.naming import LineWords, line_in
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.report.job import PythonFrame
@@ -72,9 +73,7 @@ def store_server(job: JobView, view: ProcessView) -> StoreServer | None:
         return None
     server = next((item for item in job.views if item.process.role == "rank" and item.process.rank == 0), None)
     ended = server.process.ended_mono_ns if server is not None else None
-    if server is None or server is view or ended is None or ended > raised:
-        return None
-    if server.process.status_kind != "exited" or server.process.exit_code != 0:
+    if server is None or server is view or ended is None or not left_by(server, raised):
         return None
     made = _made(files, frame.file)
     return StoreServer(0, raised - ended, frame, made[0]) if made is not None else None

@@ -78,7 +78,7 @@ def unkept_status(job: JobView, view: ProcessView) -> UnkeptStatus | None:
 
 
 def _children(view: ProcessView, children: Sequence[ProcessView], gone: Sequence[ProcessView]) -> _Children:
-    well = [item for item in children if item.process.status_kind == "exited" and item.process.exit_code == 0]
+    well = [item for item in children if item.left_well]
     ended = [item for item in children if any(sent.sender.snapshot is view.process.snapshot for sent in item.senders)]
     return _Children(well, gone, len(well) + len(ended) < len(children))
 

@@ -74,7 +74,7 @@ def ended_receiver(job: JobView, view: ProcessView, wait: ProcessWait) -> EndedR
     ended = [
         item
         for item in children_of(job, view)
-        if item.process.status_kind == "exited" and item.process.exit_code == 0
+        if item.left_well
         if end is None or (item.process.ended_mono_ns or end.mono_ns) < end.mono_ns
     ]
     if tree is None:

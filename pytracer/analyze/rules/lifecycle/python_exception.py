@@ -423,7 +423,7 @@ def _left_early(job: JobView, views: Sequence[ProcessView]) -> Evidence | None:
     early = [
         view
         for view in job.views
-        if view.process.role == "rank" and view.process.status_kind == "exited" and view.process.exit_code == 0
+        if view.process.role == "rank" and view.left_well
         if view.ended_ns is not None and mine and view.ended_ns <= max(mine)
     ]
     if not early:
