@@ -12,7 +12,7 @@ from pytracer._text import list_words
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
-from pytracer.analyze.evidence.syntax.scopes import own_nodes
+from pytracer.analyze.evidence.syntax.scopes import own_nodes, spans_body
 from pytracer.analyze.naming import short_file
 from pytracer.analyze.view import ProcessView
 
@@ -119,8 +119,8 @@ def _branch_without(method: ast.FunctionDef, line: int, blocks: Sequence[int]) -
         (
             item
             for item in own_nodes(method)
-            if isinstance(item, ast.If) and blocks and item.body[0].lineno <= line <= (item.body[-1].end_lineno or 0)
-            if not any(item.body[0].lineno <= block <= (item.body[-1].end_lineno or 0) for block in blocks)
+            if isinstance(item, ast.If) and blocks and spans_body(item.body, line)
+            if not any(spans_body(item.body, block) for block in blocks)
         ),
         None,
     )

@@ -17,7 +17,7 @@ from pytracer.analyze.evidence.failing.expressions import short, source
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
 from pytracer.analyze.evidence.syntax.names import is_attribute
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
-from pytracer.analyze.evidence.syntax.scopes import class_around, scope_of, second_parameter
+from pytracer.analyze.evidence.syntax.scopes import class_around, scope_of, second_parameter, spans
 from pytracer.analyze.naming import LineWords, line_in
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.decode.types.snapshot import Snapshot
@@ -75,7 +75,7 @@ def unanswered_lookup(
     """None for an AttributeError, which is the right answer, and where the program itself asked for the attribute."""
     kind = (exception.type or "").rpartition(".")[2]
     looked = [n for n, item in enumerate(_begin(stack)) if _name(item) in _LOOKUPS]
-    if not looked or kind in ("AttributeError", "RecursionError") or _told_of_attribute(exception):
+    if not looked or kind == "RecursionError" or kind.endswith("AttributeError"):  # by its name, a subclass of that
         return None
     inner, outer = stack[looked[-1]], stack[looked[-1] + 1 :]
     tree = syntax_tree(snapshot, inner)
@@ -93,10 +93,11 @@ def unanswered_lookup(
 
 def _told(exception: ExceptionReport, stack: Sequence[PythonFrame], asker: _Asker, found: _Lookup) -> UnansweredLookup:
     lookup, kind, asked, missing = found.words, found.kind, found.asked, found.missing
-    here = stack[0].file
-    line = next((item for item in stack if not is_library_file(item.file) and _name(item) not in _inside(stack)), None)
-    where = line_in(line.file, line.line, here) if line is not None else None
-    made = _an(_class_of(exception) or lookup.removesuffix("()").partition(".")[0])
+    inside = _inside(stack)
+    line = next((item for item in stack if not is_library_file(item.file) and _name(item) not in inside), None)
+    where = line_in(line.file, line.line, stack[0].file) if line is not None else None
+    missed = _missed(exception)
+    made = _an(missed[-1][0] if missed else lookup.removesuffix("()").partition(".")[0])
     wanted = f"`{asked}`" if asked is not None else "a method such as `__setstate__`"
     unset = f", where `{missing}` is not set yet" if asker.new and missing is not None else ""
     does = (
@@ -145,22 +146,18 @@ def _an(name: str) -> str:
     return f"an {name}" if name[:1] in "AEIOU" else f"a {name}"
 
 
-def _told_of_attribute(exception: ExceptionReport) -> bool:
-    """Whether the exception is a subclass of AttributeError, as its name says."""
-    return (exception.type or "").endswith("AttributeError")
-
-
-def _class_of(exception: ExceptionReport) -> str | None:
-    found = [match for item in exception.context or () if (match := _NO_ATTRIBUTE.search(item.message or ""))]
-    return found[-1]["kind"].rpartition(".")[2] if found else None
+def _missed(exception: ExceptionReport) -> list[tuple[str, str]]:
+    """Class and name of each attribute that was not there, by the exceptions that were handled."""
+    messages = (item.message or "" for item in exception.context or ())
+    found = (match for text in messages if (match := _NO_ATTRIBUTE.search(text)) is not None)
+    return [(match["kind"].rpartition(".")[2], match["name"]) for match in found]
 
 
 def _names(exception: ExceptionReport, tree: ast.Module) -> tuple[str | None, str | None]:
     """The special method that was asked for, and the attribute that was not set: by the messages."""
-    held = [match["name"] for item in exception.context or () if (match := _NO_ATTRIBUTE.search(item.message or ""))]
     key = _KEY.match(exception.message or "")
     known = key is not None and (_SPECIAL.match(key[1]) or any(is_attribute(item, key[1]) for item in nodes_of(tree)))
-    names = [*([key[1]] if key is not None and known else []), *held]
+    names = [*([key[1]] if key is not None and known else []), *(name for _, name in _missed(exception))]
     special = [item for item in names if _SPECIAL.match(item)]
     plain = [item for item in names if not _SPECIAL.match(item)]
     return (special[-1] if special else None), (plain[0] if plain else None)
@@ -183,8 +180,7 @@ def _reads_itself(snapshot: Snapshot, frame: PythonFrame, name: str) -> bool:
     tree = syntax_tree(snapshot, frame) if not is_library_file(frame.file) else None
     line = frame.line or 0
     return tree is not None and any(
-        isinstance(item, ast.Attribute) and item.attr == name and item.lineno <= line <= (item.end_lineno or line)
-        for item in nodes_of(tree)
+        isinstance(item, ast.Attribute) and item.attr == name and spans(item, line) for item in nodes_of(tree)
     )
 
 

@@ -68,11 +68,12 @@ def unfinished_file(
     file = opened(at.values) if at is not None else None
     if at is None or raised is None or file is None or not _is_fresh(file):
         return None
-    cut = broken_file(at) is not None or _is_cut(at, file)
+    broken = broken_file(at) is not None
+    cut = broken or _is_cut(at, file)
     if cut and snapshot.pid in file.writer_pids and _only_reads(at, file):
         return _of_itself(at, file)
     writer = recorded_writer(job, snapshot, view, file)
-    if broken_file(at) is None and (writer is None or not _is_cut(at, file)):
+    if not broken and (writer is None or not cut):
         return None
     found = [item for other in _alive(job, view, snapshot, raised) for item in _writing(at, file, other)]
     first = found[0] if len({item.view.index for item in found}) == 1 else None
@@ -90,11 +91,10 @@ def _of_itself(at: FailingLine, file: OpenedFile) -> LineReason:
     """Of a reader that had the file open for writing, too: another thread of it, or a line that has not closed it."""
     lines = writing_lines(at, file)
     opens = lines.opens if lines is not None else None
-    state = "is empty (0 bytes)" if file.kind == "empty" else f"is incomplete ({size_words(file.size or 0)})"
     by = f" ({opens} opens it)" if opens is not None else ""
     what = f"what {opens} opens" if opens is not None else "what was opened for writing"
     return LineReason(
-        f"{file.name} {state}: this process itself still had it open for writing{by}",
+        f"{file.name} {_state(file)}: this process itself still had it open for writing{by}",
         f"Before line {at.line} reads {file.name}, {what} must be closed: join() the thread that writes it, or leave "
         "its `with` (or close() it) first. Or write under another name, and os.replace() it when it is whole.",
         (opens,) if opens is not None else (),
@@ -103,11 +103,13 @@ def _of_itself(at: FailingLine, file: OpenedFile) -> LineReason:
 
 def _only_reads(at: FailingLine, file: OpenedFile) -> bool:
     """Whether what is read was not itself opened for writing, too: `open(path, "a+")` reads at its end."""
-    made = at.made(file.holder) if file.holder is not None else None
-    mode = argument_at(made.node, 1, "mode") if made is not None and isinstance(made.node, ast.Call) else None
-    if file.holder is None or (made is not None and isinstance(made.node, ast.Call) and mode is None):
+    if file.holder is None:
         return True
-    return isinstance(mode, ast.Constant) and not {*str(mode.value)} & {*"+wax"}
+    made = at.made(file.holder)
+    if made is None or not isinstance(made.node, ast.Call):
+        return False
+    mode = argument_at(made.node, 1, "mode")
+    return mode is None or (isinstance(mode, ast.Constant) and not {*str(mode.value)} & {*"+wax"})
 
 
 def _is_cut(at: FailingLine, file: OpenedFile) -> bool:
@@ -133,7 +135,6 @@ def _told(
     pair: tuple[ProcessView, ProcessView],
 ) -> LineReason:
     """`lines`: that open it, and fill it; `pair`: reader and writer."""
-    state = "is empty (0 bytes)" if file.kind == "empty" else f"is incomplete ({size_words(file.size or 0)})"
     name, (opens, fills) = file.name, lines
     by = f" ({opens} opens it{f', {fills} fills it' if fills is not None else ''})" if opens is not None else ""
     takes, polls = _takes(at, file), _polls(at, file)
@@ -153,7 +154,11 @@ def _told(
             "next start, unless it is whole by then."
         )
     named = tuple(item for item in (takes or polls, opens, fills) if item is not None)
-    return LineReason(f"{name} {state}: {wrote}{by}", advice, named)
+    return LineReason(f"{name} {_state(file)}: {wrote}{by}", advice, named)
+
+
+def _state(file: OpenedFile) -> str:
+    return "is empty (0 bytes)" if file.kind == "empty" else f"is incomplete ({size_words(file.size or 0)})"
 
 
 def _is_fresh(file: OpenedFile) -> bool:
