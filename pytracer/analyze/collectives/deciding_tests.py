@@ -67,7 +67,7 @@ def _added_up(node: ast.AST) -> Iterator[ast.Call]:
     """The calls whose values are compared or added up, not those given to other calls: these may share a clock."""
     if isinstance(node, ast.Call):
         yield node
-        inner = [*([node.func.value] if isinstance(node.func, ast.Attribute) else [])]
+        inner = [node.func.value] if isinstance(node.func, ast.Attribute) else []
         inner += node.args if called_name(node) in _NUMBERS else []
     elif isinstance(node, (ast.BinOp, ast.BoolOp, ast.Compare, ast.UnaryOp, ast.Attribute)):
         inner = [item for item in ast.iter_child_nodes(node) if isinstance(item, ast.expr)]

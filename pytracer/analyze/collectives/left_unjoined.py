@@ -50,10 +50,10 @@ def _way(join: Join) -> str:
     """`see why line 17 was not reached: `if not ready` (line 14) leaves before it.`."""
     caller, snapshot = join.data.caller, join.view.process.snapshot
     frames = [item for item in join.view.python_stack or [] if not is_library_file(item.file)]
-    called = PythonFrame(caller.function, caller.file, caller.line) if caller is not None else None
-    for frame in [called, *frames]:
-        tree = syntax_tree(snapshot, frame) if frame is not None else None
-        before = obstacles(tree, frame.line) if tree is not None and frame is not None and frame.line else []
-        if before and frame is not None and not before[0].caught:
+    called = [PythonFrame(caller.function, caller.file, caller.line)] if caller is not None else []
+    for frame in [*called, *frames]:
+        tree = syntax_tree(snapshot, frame)
+        before = obstacles(tree, frame.line) if tree is not None and frame.line else []
+        if before and not before[0].caught:
             return f"{place_words(frame)} is {before[0].words}; see how that came out there."
     return "see which way it left, by a return or a branch, or at the end of its function."

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
-from itertools import pairwise, permutations
+from itertools import dropwhile, pairwise, permutations
 
 import msgspec
 
-from pytracer._library_files import is_library_file
-from pytracer._patterns import Pattern
+from pytracer._library_files import is_library_file, of_multiprocessing
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
 from pytracer.analyze.evidence.syntax.names import last_name
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
@@ -28,7 +27,7 @@ from pytracer.analyze.view import ProcessView
 from pytracer.decode.types.snapshot import PythonFrame as SnapshotFrame
 from pytracer.report.job import Evidence, PythonFrame
 
-_OF_PROCESSES = Pattern(r"/multiprocess(?:ing)?/synchronize\.py$")
+_OF_PROCESSES = of_multiprocessing("synchronize")
 _MOST_THREADS, _MOST_FRAMES = 16, 32
 
 
@@ -166,10 +165,7 @@ def lock_holder(view: ProcessView) -> LockHolder | None:
 
 def _above_lock(frames: Sequence[SnapshotFrame]) -> Sequence[SnapshotFrame]:
     """Without the methods of multiprocessing's own locks, which are written in Python."""
-    inside = 0
-    while inside < len(frames) and _OF_PROCESSES.search(frames[inside].file or "") is not None:
-        inside += 1
-    return frames[inside:]
+    return [*dropwhile(lambda frame: (frame.file or "").endswith(_OF_PROCESSES), frames)]
 
 
 def _held_itself(view: ProcessView, holder: LockHolder, frames: Sequence[SnapshotFrame]) -> LockHolder | None:
@@ -210,15 +206,15 @@ def _is_of_another(view: ProcessView, outer: SnapshotFrame, inner: SnapshotFrame
     if outer.file != inner.file or outer.line is None or inner.line is None:
         return False
     tree = syntax_tree(view.process.snapshot, python_frame(outer))
-    owners = [
-        class_around(tree, scope_of(tree, line)) if tree is not None else None for line in (outer.line, inner.line)
-    ]
-    if tree is None or owners[0] is None or owners[0] is not owners[1]:
+    if tree is None:
+        return False
+    owner = class_around(tree, scope_of(tree, outer.line))
+    if owner is None or owner is not class_around(tree, scope_of(tree, inner.line)):
         return False
     name = (inner.function or "").rpartition(".")[2]
     called = [item.func for item in calls_on(tree, outer.line) if called_name(item) == name]
     objects = [ast.unparse(item.value) for item in called if isinstance(item, ast.Attribute)]
-    return bool(objects) and not any(item in ("self", "cls", "super()", owners[0].name) for item in objects)
+    return bool(objects) and not any(item in ("self", "cls", "super()", owner.name) for item in objects)
 
 
 def _is_of_dying(view: ProcessView, lock: str, inner: Sequence[SnapshotFrame]) -> bool:
