@@ -54,7 +54,11 @@ class UnseenLoading(msgspec.Struct, frozen=True):
     getter: str | None
     """`Ink.__getitem__ (line 55)`."""
     loop: DatasetLoop | None
-    streams: bool = False  # it is an iterable dataset: it has no `dataset[i]`
+
+    @property
+    def streams(self) -> bool:
+        """Whether it is an iterable dataset, which has no `dataset[i]`."""
+        return self.getter is not None and ".__iter__()" in self.getter
 
     @property
     def words(self) -> str:
@@ -92,8 +96,7 @@ def unseen_loading(view: ProcessView, worker: ProcessView) -> UnseenLoading | No
         return None
     cpu, computed = _processor_time(worker)
     getter, loop = _of_dataset(view, worker)
-    streams = getter is not None and ".__iter__()" in getter
-    return UnseenLoading(cpu, computed, getter, loop if cpu is None or computed else None, streams)
+    return UnseenLoading(cpu, computed, getter, loop if cpu is None or computed else None)
 
 
 def _processor_time(worker: ProcessView) -> tuple[float | None, bool]:
