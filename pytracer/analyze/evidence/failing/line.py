@@ -222,6 +222,11 @@ class FailingLine:
         """The program's files: those of the stack, and what they import."""
         return program_files(self.snapshot, self.frames)
 
+    @cached_property
+    def trees(self) -> dict[str, ast.Module]:
+        """The program's files with that of the line, also where it is no file: the text of `python -c`."""
+        return {**self.files, self.frame.file or "": self.tree}
+
     def in_file(self, file: str | None, line: int | None) -> LineWords:
         """`line 6`, or `model.py:6` in another file."""
         words = line_in(file, line, self.frame.file)

@@ -95,8 +95,7 @@ def _targets(
     node = _base(_changed(item))
     name = variable(node) if node is not None else None
     scope = scope_of(tree, item.lineno)
-    files = {**at.files, at.frame.file or "": at.tree}
-    spot = reached_spot(at.slice, files, file, scope, item.lineno)
+    spot = reached_spot(at.slice, at.trees, file, scope, item.lineno)
     if node is None or name is None or spot is None:
         return
     loops = [loop for loop in loops_of(scope) if isinstance(loop, ast.For) and spans_body(loop.body, item.lineno)]

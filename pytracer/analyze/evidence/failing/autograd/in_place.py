@@ -169,7 +169,7 @@ def may_change(at: FailingLine) -> dict[tuple[str, int], str]:
 
 
 def _statements(at: FailingLine) -> Iterator[tuple[str, ast.Module, ast.stmt | ast.expr]]:
-    for file, tree in _trees(at).items():
+    for file, tree in at.trees.items():
         for item in nodes_of(tree):
             if not isinstance(item, (ast.stmt, ast.expr)):
                 continue
@@ -187,10 +187,6 @@ def _is_recorded_tensor(at: FailingLine, tree: ast.Module, item: ast.AST) -> boo
         return False
     shape = at.shape(item.target.id) if scope_of(tree, item.lineno) is at.scope else None
     return shape is not None and bool(shape.sizes)
-
-
-def _trees(at: FailingLine) -> dict[str, ast.Module]:
-    return {**at.files, at.frame.file or "": at.tree}
 
 
 def _changes_of_parameters(at: FailingLine) -> dict[int, str]:
@@ -364,7 +360,7 @@ def _is_only_without_graph(at: FailingLine, tree: ast.Module, item: ast.AST) -> 
     name = module.rpartition(".")[2] if module.startswith("self.") else None
     calls = [
         (around, call)
-        for around in _trees(at).values()
+        for around in at.trees.values()
         for call in nodes_of(around)
         if isinstance(call, ast.Call)
         if (text := ast.unparse(call.func).removesuffix(".forward")) == module

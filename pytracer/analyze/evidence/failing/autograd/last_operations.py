@@ -28,11 +28,11 @@ def by_operation(at: FailingLine, found: dict[tuple[str, int], str]) -> dict[tup
 
     None where another one may have left no node behind: below no_grad(), of detach().
     """
-    name, trees = last_operation(at.message), {**at.files, at.frame.file or "": at.tree}
+    name = last_operation(at.message)
     if name is None:
         return {}
     for (file, line), text in found.items():
-        if _DETACHED.search(text) or is_without_graph(scope_of(trees[file], line), line):
+        if _DETACHED.search(text) or is_without_graph(scope_of(at.trees[file], line), line):
             return {}
     few = {key: text for key, text in found.items() if f" {_SYMBOLS[name]} " in text or f".{name.lower()}_(" in text}
     return few if len(few) <= _MOST else {}

@@ -66,7 +66,7 @@ def _came(at: FailingLine, node: ast.expr) -> str:
 
 def _fixed_width(at: FailingLine, call: ast.Call) -> str | None:
     """The only line that divides a number of bytes by 2, 4 or 8, where that is not the size of the dtype."""
-    found = [(file, item, width) for file, tree in _trees(at) for item, width in _divisions(tree)]
+    found = [(file, item, width) for file, tree in at.trees.items() for item, width in _divisions(tree)]
     dtype = argument_at(call, 1, "dtype")
     known = _WIDTHS.get(last_name(dtype) or "") if dtype is not None else None
     if len(found) != 1 or found[0][2] == known:
@@ -78,10 +78,6 @@ def _fixed_width(at: FailingLine, call: ast.Call) -> str | None:
         f"{place[0].upper()}{place[1:]} (`{source(item)}`) counts elements of {width} bytes, {size}: divide by the "
         "dtype's itemsize there, or what is drawn or counted by it goes beyond the end."
     )
-
-
-def _trees(at: FailingLine) -> Iterator[tuple[str, ast.Module]]:
-    yield from {**at.files, at.frame.file or "": at.tree}.items()
 
 
 def _divisions(tree: ast.Module) -> Iterator[tuple[ast.BinOp, int]]:

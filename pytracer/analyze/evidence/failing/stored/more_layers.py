@@ -61,10 +61,9 @@ def more_layers(at: FailingLine, missing: Sequence[str], *, whole: bool) -> More
 
 def _counted(at: FailingLine, name: str) -> tuple[int, str] | None:
     """How many layers the only list of that name gets, and the line: `nn.ModuleList(Block() for _ in range(depth))`."""
-    files = {**at.files, at.frame.file or "": at.tree}
     found = [
         (file, item, bound)
-        for file, tree in files.items()
+        for file, tree in at.trees.items()
         for item in nodes_of(tree)
         if isinstance(item, ast.Assign) and ast.unparse(item.targets[0]) == f"self.{name}"
         if (bound := _bound(item.value)) is not None
@@ -72,7 +71,7 @@ def _counted(at: FailingLine, name: str) -> tuple[int, str] | None:
     if len(found) != 1:
         return None
     file, item, bound = found[0]
-    spot = Spot(file, files[file], scope_of(files[file], item.lineno), item.lineno)
+    spot = Spot(file, at.trees[file], scope_of(at.trees[file], item.lineno), item.lineno)
     count = _number(at, bound, spot)
     place = f"{at.in_file(file, item.lineno)}: `{source(item.value)}`"
     return (count, place) if count is not None else None
@@ -92,7 +91,6 @@ def _bound(value: ast.expr) -> ast.expr | None:
 
 def _number(at: FailingLine, node: ast.AST, spot: Spot) -> int | None:
     """By a constant, or what was recorded of a variable of the stack that it comes from."""
-    files = {**at.files, at.frame.file or "": at.tree}
     for _ in range(_HOPS):
         made = at.slice.made(node, spot, calls=True)
         for part, place in (*made.through, (made.node, made.spot)):
@@ -104,7 +102,7 @@ def _number(at: FailingLine, node: ast.AST, spot: Spot) -> int | None:
         node, inner = made.node, made.spot
         if not isinstance(node, ast.Name) or not is_parameter(inner.scope, node.id) or inner.call is not None:
             return None
-        reached = reached_spot(at.slice, files, inner.file or "", inner.scope, inner.line)
+        reached = reached_spot(at.slice, at.trees, inner.file or "", inner.scope, inner.line)
         if reached is None or reached.call is None:
             return None
         spot = reached

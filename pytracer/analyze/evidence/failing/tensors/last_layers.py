@@ -75,13 +75,12 @@ def _gives(at: FailingLine, output: str, layer: ast.Call, spot: Spot) -> bool:
 def layer_that_gives(at: FailingLine, size: int) -> str | None:
     """``Line 78 (`nn.Conv2d(16, n_class, 1)`; line 18: `n_class = 20`)`` of the only layer with that many outputs."""
     found: list[tuple[str, ast.Call, list[Made]]] = []
-    files = {**at.files, at.frame.file or "": at.tree}
-    for file, tree in files.items():
+    for file, tree in at.trees.items():
         for item in nodes_of(tree):
             if not isinstance(item, ast.Call) or not _LAYER.match(called_name(item) or ""):
                 continue
             given = argument_at(item, 1, "out_features", "out_channels")
-            spot = reached_spot(at.slice, files, file, scope_of(tree, item.lineno), item.lineno)
+            spot = reached_spot(at.slice, at.trees, file, scope_of(tree, item.lineno), item.lineno)
             if given is None or spot is None or at.evaluated(given, spot) != size:
                 continue
             found.append((file, item, at.constants(given, spot)))

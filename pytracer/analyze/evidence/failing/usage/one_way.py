@@ -111,7 +111,7 @@ def _kept_keys(node: ast.AST) -> str | None:
 def _like(at: FailingLine, name: str) -> tuple[str, str] | None:
     """A key of the program that is nearly the same, and the first line that has it."""
     found: dict[str, tuple[str, int]] = {}
-    for file, tree in {**at.files, at.frame.file or "": at.tree}.items():
+    for file, tree in at.trees.items():
         for item in nodes_of(tree):
             keys = item.keys if isinstance(item, ast.Dict) else [item.slice] if isinstance(item, ast.Subscript) else []
             for key in keys:
