@@ -6,6 +6,7 @@ import ast
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from typing import TypeGuard
 
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 
@@ -14,7 +15,7 @@ Scope = Function | ast.Module
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
-def is_main_part(item: ast.AST) -> bool:
+def is_main_part(item: ast.AST) -> TypeGuard[ast.If]:
     """`if __name__ == "__main__":`."""
     return isinstance(item, ast.If) and "__name__" in ast.unparse(item.test)
 

@@ -23,6 +23,7 @@ from pytracer.analyze.evidence.failing.autograd.kept_results import (
 from pytracer.analyze.evidence.failing.autograd.overwritten_states import Overwritten, overwrites, overwritten
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.slicing.calls import MADE_ON_CALL
+from pytracer.analyze.evidence.syntax.bindings import each_set
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.constants import is_none
 from pytracer.analyze.evidence.syntax.names import bare_names, variable
@@ -235,7 +236,7 @@ def is_computed(at: FailingLine, stored: Stored, *, given: bool) -> bool:
         if method.name == "__init__"
         for item in own_nodes(method)
         if isinstance(item, ast.Assign)
-        for target, value in _pairs(item)
+        for target, value in each_set(item.targets, item.value)
         if isinstance(value, ast.Call) and not _is_plain(at, called_name(value))
     } - {None}
     made = set(parameters(stored.method)[1:]) if given and stored.method.name in MADE_ON_CALL else set[str]()
@@ -274,15 +275,6 @@ def _is_plain(at: FailingLine, name: str | None) -> bool:
     """Whether it is a class of the program that is no layer: a reader, a meter."""
     found = [item for tree in at.files.values() for item in nodes_of(tree) if isinstance(item, ast.ClassDef)]
     return any(item.name == name and not is_module(at, item) for item in found)
-
-
-def _pairs(item: ast.Assign) -> Iterator[tuple[ast.expr, ast.expr]]:
-    """What gets which value: also of `self.width, self.proj = width, nn.Linear(2, width)`."""
-    for target in item.targets:
-        if isinstance(target, ast.Tuple) and isinstance(item.value, ast.Tuple):
-            yield from zip(target.elts, item.value.elts, strict=False)
-        else:
-            yield target, item.value
 
 
 def _is_reset(at: FailingLine, stored: Stored, name: str) -> bool:

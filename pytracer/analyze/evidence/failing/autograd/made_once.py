@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from pytracer.analyze.evidence.failing.autograd.carried_states import is_module
-from pytracer.analyze.evidence.failing.autograd.kept_results import WITHOUT_GRAPH
+from pytracer.analyze.evidence.failing.autograd.kept_results import WITHOUT_GRAPH, methods_of
 from pytracer.analyze.evidence.failing.expressions import names_in, short, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
@@ -55,7 +55,7 @@ def _may_be_another(at: FailingLine, owner: ast.ClassDef, item: ast.Assign) -> b
 
 def _of_file(at: FailingLine, file: str, tree: ast.Module) -> Iterator[tuple[str, ast.ClassDef, ast.Assign]]:
     for owner in (item for item in nodes_of(tree) if isinstance(item, ast.ClassDef) and is_module(at, item)):
-        methods = [item for item in owner.body if isinstance(item, ast.FunctionDef)]
+        methods = methods_of(owner)
         first = next((item for item in methods if item.name == "__init__"), None)
         for item in _computed(first) if first is not None else ():
             name = source(item.targets[0])

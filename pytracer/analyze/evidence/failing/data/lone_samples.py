@@ -10,8 +10,9 @@ from pytracer.analyze.evidence.failing.expressions import short, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
+from pytracer.analyze.evidence.syntax.constants import is_none
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
-from pytracer.analyze.evidence.syntax.scopes import own_nodes
+from pytracer.analyze.evidence.syntax.scopes import own_nodes, spans
 
 _OF_ONE = Pattern(r"DataLoader, batch_size=1,")
 
@@ -46,7 +47,7 @@ def lone_sample(at: FailingLine) -> str | None:
 def _of_one_sample(at: FailingLine, spot: Spot) -> ast.Call | None:
     """`net(row.unsqueeze(0))`, `net(row[None])`, also by a variable that was made so."""
     for call in own_nodes(spot.scope):
-        if not isinstance(call, ast.Call) or not call.lineno <= spot.line <= (call.end_lineno or 0):
+        if not isinstance(call, ast.Call) or not spans(call, spot.line):
             continue
         given = passed_values(call)
         if len(given) == 1 and (_adds_batch(given[0]) or _adds_batch(at.slice.made(given[0], spot, calls=False).node)):
@@ -62,4 +63,4 @@ def _adds_batch(node: ast.AST) -> bool:
     if not isinstance(node, ast.Subscript):
         return False
     index = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) and node.slice.elts else node.slice
-    return isinstance(index, ast.Constant) and index.value is None
+    return is_none(index)

@@ -10,6 +10,7 @@ from pytracer.analyze.evidence.failing.expressions import short, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
+from pytracer.analyze.evidence.syntax.scopes import spans
 from pytracer.analyze.naming import LineWords
 
 _GONE = ("FileNotFoundError", "ConnectionRefusedError", "ConnectionResetError", "BrokenPipeError", "EOFError")
@@ -53,7 +54,7 @@ def _is_asked(at: FailingLine) -> bool:
 
 def _is_inside(at: FailingLine, block: ast.With) -> bool:
     """Whether the program still was in that block."""
-    return any(block.lineno <= (frame.line or 0) <= (block.end_lineno or 0) for frame in at.frames)
+    return any(spans(block, frame.line or 0) for frame in at.frames)
 
 
 def _managers(at: FailingLine) -> Iterator[tuple[LineWords, ast.expr, str]]:

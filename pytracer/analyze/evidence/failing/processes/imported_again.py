@@ -8,7 +8,7 @@ from pytracer._text import capital
 from pytracer.analyze.evidence.failing.expressions import short, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
-from pytracer.analyze.evidence.syntax.scopes import statement_at
+from pytracer.analyze.evidence.syntax.scopes import is_main_part, statement_at
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.report.job import PythonFrame
 
@@ -67,8 +67,7 @@ def _text(at: FailingLine, frame: PythonFrame) -> str:
 
 def _guard(at: FailingLine, script: PythonFrame) -> ast.If | None:
     tree = _tree(at, script)
-    tests = (item for item in nodes_of(tree) if isinstance(item, ast.If)) if tree is not None else ()
-    return next((item for item in tests if "__name__" in ast.unparse(item.test)), None)
+    return next((item for item in nodes_of(tree) if is_main_part(item)), None) if tree is not None else None
 
 
 def _tree(at: FailingLine, frame: PythonFrame) -> ast.Module | None:

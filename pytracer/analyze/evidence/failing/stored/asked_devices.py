@@ -7,7 +7,7 @@ import ast
 from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import as_written, source
 from pytracer.analyze.evidence.failing.line import FailingLine
-from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
+from pytracer.analyze.evidence.syntax.calls import argument_at, called_name
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 
 _NO_DEVICE = Pattern(r"Attempting to deserialize object on (?:a )?(\w+) device")
@@ -48,10 +48,7 @@ def _given(at: FailingLine) -> ast.expr | None:
     """What the only torch.load() of the line is told of the place."""
     calls = [item for item in nodes_of(at.node) if isinstance(item, ast.Call)] if at.node is not None else []
     calls = [item for item in calls if ast.unparse(item.func) == "torch.load"]
-    if len(calls) != 1:
-        return None
-    given = keyword_value(calls[0], "map_location")
-    return given if given is not None else calls[0].args[1] if len(calls[0].args) > 1 else None
+    return argument_at(calls[0], 1, "map_location") if len(calls) == 1 else None
 
 
 def _is_of(node: ast.Constant, kind: str) -> bool:

@@ -17,6 +17,7 @@ from pytracer.analyze.evidence.failing.processes.made_by_one import guard_of, pa
 from pytracer.analyze.evidence.failing.stored.kept_paths import KeptPath, kept_paths, own_measure
 from pytracer.analyze.evidence.failing.stored.paths import path_parts
 from pytracer.analyze.evidence.slicing.spots import Spot
+from pytracer.analyze.evidence.syntax.bindings import each_set
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.loops import Loop, loops_around
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
@@ -187,7 +188,7 @@ def _set_parts(at: FailingLine, node: ast.expr) -> Iterator[tuple[str, ...]]:
         (value, Spot(file, tree, scope_of(tree, item.lineno), item.lineno))
         for file, tree in at.files.items()
         for item in (part for part in nodes_of(tree) if isinstance(part, ast.Assign))
-        for target, value in _pairs(item)
+        for target, value in each_set(item.targets, item.value)
         if isinstance(target, ast.Attribute) and target.attr == node.attr
     ]
     owners = [class_around(spot.tree, spot.scope) for _, spot in found]
@@ -198,15 +199,6 @@ def _set_parts(at: FailingLine, node: ast.expr) -> Iterator[tuple[str, ...]]:
         parts = _parts(at, value, spot) if owner is own else ()
         if len(parts) > 1:
             yield parts
-
-
-def _pairs(item: ast.Assign) -> Iterator[tuple[ast.expr, ast.expr]]:
-    """Each target and its value, also of `a, b = one, two`."""
-    for target in item.targets:
-        if isinstance(target, ast.Tuple) and isinstance(item.value, ast.Tuple):
-            yield from zip(target.elts, item.value.elts, strict=False)
-        else:
-            yield target, item.value
 
 
 def _targets(at: FailingLine, node: ast.expr, spot: Spot) -> Iterator[tuple[str, ...]]:

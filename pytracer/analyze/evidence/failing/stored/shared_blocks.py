@@ -8,6 +8,7 @@ from pytracer._library_files import of_multiprocessing
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
+from pytracer.analyze.evidence.syntax.constants import is_true
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes
@@ -82,8 +83,7 @@ def _unlinked(at: FailingLine) -> str | None:
 def _makes(node: ast.expr) -> bool:
     if not isinstance(node, ast.Call) or called_name(node) != "SharedMemory":
         return False
-    create = keyword_value(node, "create")
-    return isinstance(create, ast.Constant) and create.value is True
+    return is_true(keyword_value(node, "create"))
 
 
 def _is_cleanup(scope: ast.AST, call: ast.Call) -> bool:

@@ -14,6 +14,7 @@ from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.slicing.spots import Made, Spot, name_made
 from pytracer.analyze.evidence.syntax.bindings import set_by
 from pytracer.analyze.evidence.syntax.calls import argument_at, called_name, passed_values
+from pytracer.analyze.evidence.syntax.constants import is_none
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_around, parents_of, scope_of
@@ -75,11 +76,7 @@ def _kept_buffer(name: str | None, spot: Spot) -> Made | None:
     """The only thing that the methods of a class set an attribute to, beside None: `self.best, self.buffer = ...`."""
     owner = class_around(spot.tree, spot.scope) if name is not None and name.startswith("self.") else None
     given = [pair for item in nodes_of(owner) for pair in set_by(item)] if owner is not None else []
-    values = [
-        value
-        for target, value in given
-        if variable(target) == name and not (isinstance(value, ast.Constant) and value.value is None)
-    ]
+    values = [value for target, value in given if variable(target) == name and not is_none(value)]
     if len(values) != 1 or values[0] is None or not _is_buffer(values[0]):
         return None
     line = values[0].lineno

@@ -8,6 +8,7 @@ from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.tensors.source_lines import line_text
 
 _COMPARED = Pattern(
@@ -24,7 +25,7 @@ def optimizer_number(at: FailingLine) -> str | None:
     if at.kind != "TypeError" or found is None or at.own or _OPTIM not in (inner.file or ""):
         return None
     option = _OPTION.search(line_text(at.snapshot, inner) or "")
-    calls = [item for item in ast.walk(at.node) if isinstance(item, ast.Call)] if at.node is not None else []
+    calls = [item for item in nodes_of(at.node) if isinstance(item, ast.Call)] if at.node is not None else []
     if option is None or not calls:
         return None
     name, kind = option[1] or option[2], found[1] or found[2]
