@@ -86,11 +86,11 @@ def _broadcast(at: FailingLine, found: Result, subject: str) -> LargeRequest:
         )
     (long, shape), (short, its) = lacking
     whose = (
-        f"`{source(long)}` {shape.words}{_came(at, long)} has a last dimension of 1 that `{source(short)}` {its.words}"
+        f"`{source(long)}` {shape.words}{at.came(long)} has a last dimension of 1 that `{source(short)}` {its.words}"
     )
     return LargeRequest(
         subject,
-        f"{whose}{_came(at, short)} has not, so that they are broadcast to {_words(found.sizes)}. Give both one "
+        f"{whose}{at.came(short)} has not, so that they are broadcast to {_words(found.sizes)}. Give both one "
         f"shape before line {at.line}: `{_called(long)}.squeeze(-1)` or `{_called(short)}.unsqueeze(-1)`.",
         is_mistake=True,
     )
@@ -149,13 +149,8 @@ def _output(layer: Layer) -> tuple[int, ...] | None:
     return (*given, size) if size is not None and given else None
 
 
-def _came(at: FailingLine, node: ast.expr) -> str:
-    name = variable(node)
-    return at.came(name) if name is not None else ""
-
-
 def _origins(at: FailingLine, found: Result) -> str:
-    told = [f"`{variable(node)}`{came}" for node, _ in found.operands if (came := _came(at, node))]
+    told = [f"`{variable(node)}`{came}" for node, _ in found.operands if (came := at.came(node))]
     return f"; {' and '.join(told)}" if told else ""
 
 

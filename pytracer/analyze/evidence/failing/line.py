@@ -315,9 +315,10 @@ class FailingLine:
         """The line that made its value."""
         return follow(self.snapshot, self.frames, name, self.values.get(name))
 
-    def came(self, name: str) -> str:
-        """`` (line 11: `files = find(root)`) ``, or nothing."""
-        found = self.came_from(name)
+    def came(self, what: ast.AST | str | None) -> str:
+        """`` (line 11: `files = find(root)`) ``, or nothing; of an expression where it is a variable."""
+        name = what if isinstance(what, str) else variable(what) if what is not None else None
+        found = self.came_from(name) if name is not None else None
         return f" ({found.place}: `{found.text}`{found.also})" if found is not None else ""
 
     def came_from(self, name: str) -> Origin | None:

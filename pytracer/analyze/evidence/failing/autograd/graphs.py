@@ -95,7 +95,7 @@ def _independent(at: FailingLine) -> str | None:
     if len(found) != 1:
         return None
     return (
-        f"`{source(result)}` does not depend on `{source(by)}`{at.came(variable(by) or '')} in the graph: on the way "
+        f"`{source(result)}` does not depend on `{source(by)}`{at.came(by)} in the graph: on the way "
         f"{next(iter(found.values()))} can cut it. Take that away, or pass allow_unused=True if it shall not depend."
     )
 

@@ -129,7 +129,7 @@ def _no_state(at: FailingLine, kind: str) -> str | None:
     if call is None or called_name(call) != "load_state_dict" or not call.args:
         return None
     given, owner = call.args[0], source(call.func)
-    where = f"`{source(given)}`{at.came(variable(given) or '')} is of type {kind}, and {owner}() takes the state itself"
+    where = f"`{source(given)}`{at.came(given)} is of type {kind}, and {owner}() takes the state itself"
     if kind in ("str", "pathlib.PosixPath"):
         return f"{where}: read the file first, `{owner}(torch.load({source(given)}))`."
     if kind == "NoneType":
@@ -177,7 +177,7 @@ def _closure(at: FailingLine) -> str | None:
     if owner is None:
         return None
     return (
-        f"`{source(owner)}`{at.came(variable(owner) or '')} evaluates the loss several times in one step: put "
+        f"`{source(owner)}`{at.came(owner)} evaluates the loss several times in one step: put "
         "zero_grad(), the forward, backward() and `return loss` into a function, and pass that: "
         f"`{source(owner)}.step(closure)`."
     )

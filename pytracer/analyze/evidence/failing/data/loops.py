@@ -141,7 +141,7 @@ def stacked_list(at: FailingLine) -> str | None:
             f"`torch.cat({source(call.args[0])})`, which takes batches of any size, or set drop_last=True."
         )
     if item is None or spot is None:
-        return f"{told}: pad or cut them to one size where they are made{at.came(variable(call.args[0]) or '')}."
+        return f"{told}: pad or cut them to one size where they are made{at.came(call.args[0])}."
     sliced = _slice_of(item, spot, line)
     where = f"{at.place(spot, line)} (`{source(item)}`)"
     if sliced is None:

@@ -126,7 +126,7 @@ def not_json(at: FailingLine) -> str | None:
     which = f" ({source(index)} is {number})" if number is not None and index is not None else ""
     owner = variable(call.args[0].value) if isinstance(call.args[0], ast.Subscript) else variable(call.args[0])
     return (
-        f"`{text}`{which} {what}: cut off, empty, or several texts in one{at.came(owner or '')}. Print repr() of it; "
+        f"`{text}`{which} {what}: cut off, empty, or several texts in one{at.came(owner)}. Print repr() of it; "
         "mend that line of the file, or leave such lines out when it is read."
     )
 

@@ -11,7 +11,7 @@ from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.numbers import number_at
 from pytracer.analyze.evidence.syntax.calls import argument_at, called_name
-from pytracer.analyze.evidence.syntax.names import last_name, variable
+from pytracer.analyze.evidence.syntax.names import last_name
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 
 _BEHIND = Pattern(
@@ -45,7 +45,7 @@ def short_buffer(at: FailingLine) -> str | None:
 def _of_offset(at: FailingLine, offset: ast.expr, behind: re.Match[str], buffer: str) -> str:
     number = behind["at"] or number_at(at, offset)
     is_at = f"is {number}" if number is not None else "lies"
-    return f"`offset={source(offset)}`{_came(at, offset)} {is_at}, beyond the {behind['n']} bytes of `{buffer}`"
+    return f"`offset={source(offset)}`{at.came(offset)} {is_at}, beyond the {behind['n']} bytes of `{buffer}`"
 
 
 def _of_count(at: FailingLine, call: ast.Call, offset: ast.expr | None, buffer: str) -> str:
@@ -54,14 +54,9 @@ def _of_count(at: FailingLine, call: ast.Call, offset: ast.expr | None, buffer: 
     told = []
     for name, node in asked:
         number = number_at(at, node)
-        told.append(f"`{name}={source(node)}`{f' ({number})' if number is not None else ''}{_came(at, node)}")
+        told.append(f"`{name}={source(node)}`{f' ({number})' if number is not None else ''}{at.came(node)}")
     verb = "reach" if len(told) > 1 else "reaches"
     return f"{' and '.join(told) or 'What is asked for'} {verb} beyond the end of `{buffer}`"
-
-
-def _came(at: FailingLine, node: ast.expr) -> str:
-    name = variable(node)
-    return at.came(name) if name is not None else ""
 
 
 def _fixed_width(at: FailingLine, call: ast.Call) -> str | None:

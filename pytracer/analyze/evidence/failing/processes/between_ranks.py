@@ -50,7 +50,7 @@ def mesh_too_large(at: FailingLine) -> str | None:
     if found is None:
         return None
     shape = next(iter(call.args[1:2]), None) if call is not None else None
-    named = f"`{source(shape)}`{at.came(variable(shape) or '')}" if shape is not None else f"The mesh of line {at.line}"
+    named = f"`{source(shape)}`{at.came(shape)}" if shape is not None else f"The mesh of line {at.line}"
     return (
         f"{named} needs {found[2]} ranks, and {found[1]} were started: the product of its sizes must be the number of "
         f"ranks. Start {found[2]} processes (torchrun --nproc-per-node), or compute one size from the others, "

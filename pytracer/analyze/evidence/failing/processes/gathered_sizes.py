@@ -13,7 +13,6 @@ from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.calls import argument_at, called_name
-from pytracer.analyze.evidence.syntax.names import variable
 
 # torch 2.13, csrc/distributed/c10d/Utils.hpp: assertTypeAndSizesMatch().
 _REFUSED = Pattern(
@@ -40,8 +39,8 @@ def gathered_sizes(at: FailingLine) -> str | None:
     op, own, other = found[1], f"[{found[3]}]", f"[{found[4]}]"
     name = f"{_CALLS[op]}()"
     tensor, entries = (_given(call, op, which) for which in (0, 1))
-    mine = f"`{source(tensor)}`{_came(at, tensor)}" if tensor is not None else "its tensor"
-    listed = f"`{source(entries)}`{_came(at, entries)}" if entries is not None else "the list"
+    mine = f"`{source(tensor)}`{at.came(tensor)}" if tensor is not None else "its tensor"
+    listed = f"`{source(entries)}`{at.came(entries)}" if entries is not None else "the list"
     sizes = _sizes(at, entries, found)
     if sizes is None and op == "scatter":
         return f"{name} fills {mine}, {own}, and {listed} has {other}: make it of their size on every rank."
@@ -69,11 +68,6 @@ def _given(call: ast.Call, op: str, which: int) -> ast.expr | None:
     if called_name(call) != _CALLS[op] or any(isinstance(item, ast.Starred) for item in call.args):
         return None
     return argument_at(call, _PLACES[op][which], _NAMES[op][which])
-
-
-def _came(at: FailingLine, node: ast.expr | None) -> str:
-    name = variable(node) if node is not None else None
-    return at.came(name) if name is not None else ""
 
 
 def _sizes(at: FailingLine, entries: ast.expr | None, found: re.Match[str]) -> tuple[str, str] | None:

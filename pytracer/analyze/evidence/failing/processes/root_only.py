@@ -30,7 +30,7 @@ def list_of_root(at: FailingLine) -> str | None:
     others = f"; if all ranks need it, call {every}()" if gathers else ""
     use = " and use what it holds there only" if gathers else ""
     return (
-        f"This rank passes `{source(value)}`{at.came(variable(value) or '')} to {source(call.func)}(), and only rank "
+        f"This rank passes `{source(value)}`{at.came(value)} to {source(call.func)}(), and only rank "
         f"{root} may: write `{name}={source(value)} if {rank} == {root} else None`{use}{others}."
     )
 
@@ -40,7 +40,7 @@ def root_subject(at: FailingLine) -> str | None:
     found = _found(at)
     if found is None:
         return None
-    return f"it passes `{source(found[1])}`{at.came(variable(found[1]) or '')}, and only rank {found[2]} may"
+    return f"it passes `{source(found[1])}`{at.came(found[1])}, and only rank {found[2]} may"
 
 
 def _found(at: FailingLine) -> tuple[ast.Call, ast.expr, str, str] | None:

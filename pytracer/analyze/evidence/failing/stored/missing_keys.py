@@ -89,7 +89,7 @@ def _popped(at: FailingLine, key: str) -> str | None:
     there = ", ".join((known.names or [])[:_MOST_NAMES]) or "no keys"
     there = f"the keys {there}" if known.names else there
     return (
-        f"`{source(owner)}`{at.came(variable(owner) or '')} has {there}, and no {key}. If pop() took it out of the "
+        f"`{source(owner)}`{at.came(owner)} has {there}, and no {key}. If pop() took it out of the "
         f"same dict before, read it by [...], or work on a copy (`dict({source(owner)})`); else add it where that is "
         f"made, or pass a default (`pop({key}, None)`)."
     )

@@ -41,23 +41,23 @@ class _OtherKind(msgspec.Struct, frozen=True):
 
 def other_kind(at: FailingLine) -> str | None:
     """Which file it was, where that came from, and what reads it."""
-    found, subject = _found(at), other_kind_subject(at)
-    if found is None or subject is None:
+    found = _found(at)
+    if found is None:
         return None
-    name = variable(found.given)
-    chosen = f"`{source(found.given)}`{at.came(name)}" if name is not None else f"`{source(found.given)}`"
     own = _KINDS[found.file.kind or ""][1]
     return (
-        f"{subject}. See what makes {chosen}: choose the files by their suffix where a folder has several kinds; if "
-        f"this one is meant, read it by {own}."
+        f"{_subject(found)}. See what makes `{source(found.given)}`{at.came(found.given)}: choose the files by their "
+        f"suffix where a folder has several kinds; if this one is meant, read it by {own}."
     )
 
 
 def other_kind_subject(at: FailingLine) -> str | None:
     """For the headline."""
     found = _found(at)
-    if found is None:
-        return None
+    return _subject(found) if found is not None else None
+
+
+def _subject(found: _OtherKind) -> str:
     what, size = _KINDS[found.file.kind or ""][0], size_words(found.file.size or 0)
     return f"{found.file.name} ({size}) begins as {what}, which {found.reader}() does not read"
 

@@ -13,7 +13,6 @@ from pytracer.analyze.evidence.failing.stored.differing_keys import differing_ke
 from pytracer.analyze.evidence.failing.stored.more_layers import more_layers
 from pytracer.analyze.evidence.failing.stored.opened import opened
 from pytracer.analyze.evidence.failing.stored.saved_keys import other_keys
-from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 
 _MISMATCH = Pattern(
@@ -103,7 +102,7 @@ def _groups(counts: list[int]) -> str:
 def _owner(at: FailingLine) -> str:
     call = at.only(ast.Call)
     owner = call.func.value if call is not None and isinstance(call.func, ast.Attribute) else None
-    return f"`{source(owner)}`{at.came(variable(owner) or '')}" if owner is not None else "the model"
+    return f"`{source(owner)}`{at.came(owner)}" if owner is not None else "the model"
 
 
 def lacking_checkpoint(at: FailingLine) -> str | None:
@@ -112,7 +111,7 @@ def lacking_checkpoint(at: FailingLine) -> str | None:
     if found is None or call is None:
         return None
     state = next((item.value for item in call.keywords if item.arg == "state_dict"), next(iter(call.args), None))
-    asks = f", which `{source(state)}`{at.came(variable(state) or '')} asks for" if state is not None else ""
+    asks = f", which `{source(state)}`{at.came(state)} asks for" if state is not None else ""
     others = other_keys(at, found[1], state) if state is not None else None
     if others is not None:
         return f"The checkpoint has no `{found[1]}`{asks}, and {others.what}: {others.mends}."

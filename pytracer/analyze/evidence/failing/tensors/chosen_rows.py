@@ -11,7 +11,6 @@ from pytracer.analyze.evidence.failing.expressions import source, whole
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.tensors.kept_inputs import kept_input
 from pytracer.analyze.evidence.syntax.calls import argument_at, called_name
-from pytracer.analyze.evidence.syntax.names import variable
 
 _VALUES = Pattern(r", (-?\d+)\.\.(-?\d+)$")
 _LIBRARIES = frozenset({"torch", "F", "functional"})
@@ -36,7 +35,7 @@ def chosen_row(at: FailingLine) -> str | None:
     size, low, high = shape.sizes[found.dimension], int(values[1]), int(values[2])
     name, place = source(found.index), found.dimension % len(shape.sizes)
     has = f"`{source(found.table)}` {shape.words} has {size} in dimension {place}, 0 to {size - 1}"
-    came = at.came(variable(found.index) or "")
+    came = at.came(found.index)
     if low < 0:
         return f"{has}, and `{name}`{came} has {low}, which {called_name(call) if call else ''}() does not take."
     if high < size:

@@ -11,7 +11,6 @@ from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.tensors.last_layers import last_layer
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
-from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 
 _SEVERAL = Pattern(r"0D or 1D target tensor expected, multi-target not supported")
@@ -43,7 +42,7 @@ def _of_more_dimensions(at: FailingLine, found: re.Match[str]) -> str | None:
     if shape is None or len(shape.sizes) < _PLANE or not shape.dtype.startswith(("int", "uint")):
         return None
     name = source(goal)
-    has = f"`{name}` {shape.words} {shape.dtype}{at.came(variable(goal) or '')}"
+    has = f"`{name}` {shape.words} {shape.dtype}{at.came(goal)}"
     if shape.sizes[1:] == (1,):
         return (
             f"{has} has a last dimension of 1, and class numbers have the batch's dimension only. Pass "

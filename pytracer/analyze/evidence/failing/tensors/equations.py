@@ -8,7 +8,6 @@ from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.calls import called_name
-from pytracer.analyze.evidence.syntax.names import variable
 
 _SIZE = Pattern(
     r"einsum\(\): subscript (\w) has size (\d+) for operand (\d+) which does not broadcast with .*size (\d+)"
@@ -47,5 +46,5 @@ def unequal_letters(at: FailingLine) -> str | None:
             f"`{source(item)}.transpose({min(place, swapped)}, {max(place, swapped)})`, or write its letters in that "
             "order."
         )
-    came = at.came(variable(item) or "") or at.came(variable(other[0]) or "")
+    came = at.came(item) or at.came(other[0])
     return f"{one}, {two}: they must be equal{came}."

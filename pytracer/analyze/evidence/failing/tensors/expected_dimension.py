@@ -12,7 +12,6 @@ from pytracer.analyze.evidence.failing.not_finite.reason import NOT_FINITE
 from pytracer.analyze.evidence.failing.numbers import number_at
 from pytracer.analyze.evidence.failing.recorded import MOST_ELEMENTS, shape_of
 from pytracer.analyze.evidence.syntax.calls import passed_values
-from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.decode.types.snapshot import records_values
 
@@ -48,7 +47,7 @@ def unexpected_dimension(at: FailingLine) -> str | None:
         if turned
         else "make it for the sizes of the other arguments"
     )
-    came = at.came(variable(item) or "")
+    came = at.came(item)
     return f"`{source(item)}` {shape.words}{came} has {got} in dimension {place}, where {wanted} is needed: {how}."
 
 
@@ -82,6 +81,6 @@ def _classes(at: FailingLine) -> str | None:
         return None
     often = " 255 often marks what shall be ignored: take it out first." if int(span[2]) == 255 else ""
     return (
-        f"`{source(given)}`{at.came(variable(given) or '')} reaches {span[2]}, and there are {number} classes, 0 to "
+        f"`{source(given)}`{at.came(given)} reaches {span[2]}, and there are {number} classes, 0 to "
         f"{number - 1} (`{source(count)}`): map the values to these, or raise the number.{often}"
     )

@@ -268,7 +268,7 @@ def index_of_list(at: FailingLine) -> str | None:
     )
     what = what or f", and index {source(node.slice)} is beyond"
     loop = at.came(source(node.slice)) if variable(node.slice) is not None else ""
-    table = at.came(variable(node.value) or "")
+    table = at.came(node.value)
     ahead = _one_ahead(at, node, count)
     if ahead is not None:
         return f"`{name}`{table} has {many}, 0 to {count - 1}, and {ahead}"

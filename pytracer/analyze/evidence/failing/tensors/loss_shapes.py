@@ -12,7 +12,6 @@ from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.recorded import sizes_in
 from pytracer.analyze.evidence.failing.tensors.last_layers import layer_that_gives
 from pytracer.analyze.evidence.failing.tensors.planes import folded
-from pytracer.analyze.evidence.syntax.names import variable
 
 _JOINS = Pattern(r"\.(?:view|reshape)\(-1\)|\.flatten\(\)|\.squeeze\(")
 
@@ -29,7 +28,7 @@ def unfit_gradient(at: FailingLine, found: re.Match[str]) -> str | None:
     given = given if given is not None or place >= len(call.args) else call.args[place]
     if given is None:
         return None
-    came = at.came(variable(given) or "")
+    came = at.came(given)
     which = "its shape" if own else f"the shape of number {found[1]} of it"
     return (
         f"`{source(given)}`{came}: {which} is {found[2]}, and that of the output {found[3]}; they must be equal. "

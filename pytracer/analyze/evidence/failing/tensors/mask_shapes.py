@@ -43,11 +43,11 @@ def _unfit(at: FailingLine, mask: _Sizes, table: _Sizes) -> str | None:
     what, held, came = source(index), source(node.value), at.came(_made_of(index))
     fits = _fitting(mask, table, what, held) if not isinstance(node.slice, ast.Tuple) else None  # `x[:, mask]`
     if fits is not None:
-        has = f"`{held}`{at.came(variable(node.value) or '')} {[*table]}"
+        has = f"`{held}`{at.came(node.value)} {[*table]}"
         return f"The mask `{what}`{came} is {[*mask]}, and {has}: {fits}"
     return (
         f"The mask `{what}` {[*mask]}{came} was not made for `{held}` {[*table]}"
-        f"{at.came(variable(node.value) or '')}: make it of the same tensor, before or after both are filtered."
+        f"{at.came(node.value)}: make it of the same tensor, before or after both are filtered."
     )
 
 

@@ -122,7 +122,7 @@ def _linear(at: FailingLine, name: str, given: Shape | None, expected: int) -> s
     if whole is not None:
         return f"{has}: {whole}"
     inside = _CHILD.search(name) is not None and passed is not None and at.shape(passed) != given
-    came = at.came(variable(passed) or "") if passed is not None and not inside else ""
+    came = at.came(passed) if passed is not None and not inside else ""
     flattened = re.search(r"flatten|view\(|reshape\(|\.size\(0\)", came) is not None or "Flatten" in str(at.values)
     if flattened:
         return (
@@ -266,10 +266,10 @@ def unfit_expand(at: FailingLine, found: re.Match[str]) -> str | None:
     if not 0 <= last < len(shape.sizes) or shape.sizes[last] != size:
         return None
     name = variable(owner)
-    table = f"`{source(owner)}` {shape.words}{at.came(name or '')}"
+    table = f"`{source(owner)}` {shape.words}{at.came(name)}"
     has = f"Dimension {last} of {table} is {size}{made_for(at, owner, size)}"
     asks = call.args[place] if called_name(call) == "expand" and place < len(call.args) else call.args[0]
-    by = f"`{source(asks)}`{at.came(variable(asks) or '')}"
+    by = f"`{source(asks)}`{at.came(asks)}"
     return (
         f"{has}, and {by} asks for {asked}: only a dimension of 1 can be expanded. Make it with {asked}, cut the "
         f"other to {size}, or repeat what is one row (`unsqueeze`, then expand)."

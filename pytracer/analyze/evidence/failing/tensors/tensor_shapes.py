@@ -29,7 +29,7 @@ def unfit_values(at: FailingLine, found: re.Match[str]) -> str | None:
     index = variable(target.slice)
     by = f", by `{index}`{at.came(index)}" if index is not None and at.came(index) else ""
     return (
-        f"`{source(value)}`{at.came(variable(value) or '')} is {found[1]}, and `{source(target)}` takes "
+        f"`{source(value)}`{at.came(value)} is {found[1]}, and `{source(target)}` takes "
         f"{found[2]}{by}: cut one to the other, or make room for all."
     )
 
@@ -94,7 +94,7 @@ def unfit_view(at: FailingLine, found: re.Match[str]) -> str | None:
     fixed = _fixed_size(at, call, wanted, size) if call is not None and shape is not None else None
     if fixed is not None:
         return f"{has} has {size} elements, {fixed}"
-    made = at.came(variable(owner) or "") if owner is not None else ""
+    made = at.came(owner) if owner is not None else ""
     return f"{text}. Correct the size at line {at.line} that is not the input's{made}, or take it from x.shape."
 
 

@@ -275,7 +275,7 @@ def one_input_only(at: FailingLine) -> str | None:
     if at.kind != "TypeError" or not at.message.startswith("Sequential.forward() takes 2 positional") or call is None:
         return None
     return (
-        f"`{source(call.func)}`{at.came(variable(call.func) or '')} is an nn.Sequential, which takes one input and "
+        f"`{source(call.func)}`{at.came(call.func)} is an nn.Sequential, which takes one input and "
         f"passes one on, and line {at.line} gives it {len(call.args)}. Keep the layers in an nn.ModuleList and call "
         "each in a loop with all that it needs."
     )

@@ -138,7 +138,7 @@ def _by_part(at: FailingLine, scope: Scope, item: ast.AST, line: int, hops: int)
         told = at.value(mask)
         compared = any(isinstance(part, ast.Compare) for part in nodes_of(mask))
         if compared or (told is not None and " bool" in told):
-            made = "" if compared else at.came(variable(mask) or "")
+            made = "" if compared else at.came(mask)
             return f"nothing passes the mask `{source(mask)}`{made} at {at.here(line)}"
         if isinstance(mask, ast.Slice):
             return f"the slice `{source(item)}` at {at.here(line)} takes nothing"

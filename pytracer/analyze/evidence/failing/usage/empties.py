@@ -74,7 +74,7 @@ def _selects_nothing(at: FailingLine, node: ast.AST) -> str | None:
         if span is None or number is None or int(span[1]) <= number <= int(span[2]):
             continue
         asked, held = source(test.comparators[0]), source(test.left)
-        came = at.came(variable(test.comparators[0]) or "")
+        came = at.came(test.comparators[0])
         return (
             f"`{source(item)}` is empty, as `{held}`{at.came(held)} is {span[1]} to {span[2]}, and `{asked}`{came} is "
             f"{number}. Ask for the numbers that there are (they may begin at 1), or handle one that nothing has."
@@ -131,7 +131,7 @@ def _zero(at: FailingLine) -> str | None:
         why = emptied_by(at, at.scope, name, at.line) if name is not None else None
         spot = at.slice.spot(0)
         why = why or (empty_data(at, counted, spot) if spot is not None else None)
-        made = f": {why}" if why else at.came(name or "")
+        made = f": {why}" if why else at.came(name)
         dropped = why is not None and why.endswith("drop_last=True drops them")
         handle = "Make that loader with drop_last=False, or with smaller batches." if dropped else _HANDLE
         return f"`{source(counted)}` has no elements, so its length is 0{made}. {handle}"

@@ -368,7 +368,7 @@ def unexpected_keyword(at: FailingLine) -> str | None:
     passed = next((item.value for item in call.keywords if item.arg is None), None) if call is not None else None
     written = call is not None and any(item.arg == name for item in call.keywords)
     passed = None if written else passed
-    given = f"`{source(passed)}`{at.came(variable(passed) or '')}" if passed is not None else "the call"
+    given = f"`{source(passed)}`{at.came(passed)}" if passed is not None else "the call"
     like = difflib.get_close_matches(name, names, n=1, cutoff=_LIKE)
     if like:
         return f"{function}() has no '{name}', but '{like[0]}': rename it in {given}."

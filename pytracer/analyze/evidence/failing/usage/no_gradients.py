@@ -31,7 +31,7 @@ def no_gradient(at: FailingLine, node: ast.Attribute) -> str:
         return f"{why}, or zero_grad() came between. Skip those (`if {text} is not None`), or let the loss use it."
     return (
         f"{why}, zero_grad() came between, or it is no parameter but a result (retain_grad() keeps that of one). Look "
-        f"at how `{source(node.value)}`{at.came(name or '')} is made, and let the loss use it."
+        f"at how `{source(node.value)}`{at.came(name)} is made, and let the loss use it."
     )
 
 

@@ -95,13 +95,13 @@ def values_to_unpack(at: FailingLine) -> str | None:
         has = f" {owner.words}" if owner is not None else ""
         return (
             f"`{source(target)}` takes {wanted} dimensions at line {at.line}, and `{source(value)}`{has} has {count}"
-            f"{at.came(variable(value.value) or '')}: a batch, channel or time dimension is missing or too many."
+            f"{at.came(value.value)}: a batch, channel or time dimension is missing or too many."
         )
     if isinstance(value, ast.Call) and called_name(value) in ("split", "rsplit", "partition", "groups"):
         return _fields(at, value, count, wanted, made)
     if isinstance(statement, (ast.For, ast.AsyncFor)) and (told or "").startswith(_DICTS) and variable(value):
         return (
-            f"`{source(value)}`{at.came(variable(value) or '')} is a dict, and a loop over one gives its keys alone, "
+            f"`{source(value)}`{at.came(value)} is a dict, and a loop over one gives its keys alone, "
             f"which line {at.line} takes apart: write `for {source(target)} in {source(value)}.items()`."
         )
     takes = f"`{source(target)}` takes {wanted} values at line {at.line}"
