@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 from pytracer._patterns import Pattern
+from pytracer._text import capital
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.numbers import number_at
@@ -67,10 +68,10 @@ def _fixed_width(at: FailingLine, call: ast.Call) -> str | None:
     if len(found) != 1 or found[0][2] == known:
         return None
     file, item, width = found[0]
-    place = at.in_file(file, item.lineno)
+    place = capital(at.in_file(file, item.lineno))
     size = f"and `{source(dtype)}` has {known}" if known is not None and dtype is not None else "whatever the dtype is"
     return (
-        f"{place[0].upper()}{place[1:]} (`{source(item)}`) counts elements of {width} bytes, {size}: divide by the "
+        f"{place} (`{source(item)}`) counts elements of {width} bytes, {size}: divide by the "
         "dtype's itemsize there, or what is drawn or counted by it goes beyond the end."
     )
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from pytracer._text import uncapital
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.processes.made_by_one import can_make, guard_of, paths_of, rank_of
 from pytracer.analyze.evidence.slicing.own_values import OwnValue, OwnValues, is_handed_out
@@ -40,7 +41,7 @@ def own_path_of_rank(at: FailingLine) -> str | None:
 def own_path_subject(at: FailingLine) -> str | None:
     """For the headline."""
     found = _found(at)
-    return f"{_words(found)[0].lower()}{_words(found)[1:]}, and {found.writes}" if found is not None else None
+    return f"{uncapital(_words(found))}, and {found.writes}" if found is not None else None
 
 
 def _words(found: _Own) -> str:

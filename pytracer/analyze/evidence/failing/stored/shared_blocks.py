@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from pytracer._library_files import of_multiprocessing
+from pytracer._text import capital
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
@@ -28,7 +29,7 @@ def no_shared_memory(at: FailingLine) -> str | None:
     unlinked = _unlinked(at)
     if unlinked is not None:
         return (
-            f"{unlinked[0].upper()}{unlinked[1:]}, and waits for nobody: a process that comes to line {at.line} later "
+            f"{capital(unlinked)}, and waits for nobody: a process that comes to line {at.line} later "
             "finds no block. Unlink it when all have attached (a barrier before it), or at the end of its maker."
         )
     return (

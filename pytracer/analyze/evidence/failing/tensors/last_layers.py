@@ -6,6 +6,7 @@ import ast
 import re
 
 from pytracer._patterns import Pattern
+from pytracer._text import capital
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.slicing.reached_spots import reached_spot
@@ -87,6 +88,6 @@ def layer_that_gives(at: FailingLine, size: int) -> str | None:
     if len(found) != 1:
         return None
     file, layer, constants = found[0]
-    place = at.in_file(file, layer.lineno)
+    place = capital(at.in_file(file, layer.lineno))
     by = [at.shown(item) for item in constants if item.line != layer.lineno or item.spot.file != file]
-    return f"{place[0].upper()}{place[1:]} (`{source(layer)}`{f'; {by[0]}' if len(by) == 1 else ''})"
+    return f"{place} (`{source(layer)}`{f'; {by[0]}' if len(by) == 1 else ''})"

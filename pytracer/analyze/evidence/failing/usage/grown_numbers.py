@@ -7,7 +7,7 @@ import ast
 import msgspec
 
 from pytracer._patterns import Pattern
-from pytracer._text import list_words
+from pytracer._text import capital, list_words, uncapital
 from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.slicing.spots import Spot
@@ -58,14 +58,13 @@ def grown_subject(at: FailingLine) -> str | None:
     found = _grown_number(at)
     if found is None:
         return None
-    begin = _begin(at, found)
-    return f"{begin[0].lower()}{begin[1:]} while `{source(found.loop.test)}`, which had not turned false"
+    return f"{uncapital(_begin(at, found))} while `{source(found.loop.test)}`, which had not turned false"
 
 
 def _begin(at: FailingLine, found: GrownNumber) -> str:
     loop = f"the loop at {at.place(found.spot, found.loop.lineno)}"
     if found.name == found.grown:
-        return f"{loop[0].upper()}{loop[1:]} makes `{found.name}` greater in each round"
+        return f"{capital(loop)} makes `{found.name}` greater in each round"
     return f"`{found.name}` is `{found.grown}`, which {loop} makes greater in each round"
 
 
