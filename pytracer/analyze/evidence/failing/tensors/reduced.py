@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
 
 from pytracer.analyze.evidence.failing.expressions import source, whole
 from pytracer.analyze.evidence.failing.line import FailingLine
+from pytracer.analyze.evidence.failing.recorded import Shape
+from pytracer.analyze.evidence.failing.tensors.result_shapes import broadcast
 from pytracer.analyze.evidence.syntax.calls import argument_at, called_name, keyword_value
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 
@@ -38,23 +39,18 @@ def _reduced(at: FailingLine, side: ast.expr, other: ast.expr) -> str | None:
     base = (call.args[0] if call.args else None) if of_library else call.func.value
     given = argument_at(call, 1 if of_library else 0, "dim", "axis")
     shape, against, place = at.shape(base), at.shape(other), whole(given) if given is not None else None
-    if base is None or shape is None or against is None or place is None or not -len(shape.sizes) <= place:
+    if base is None or shape is None or against is None or place is None:
         return None
-    if place >= len(shape.sizes):
+    if not -len(shape.sizes) <= place < len(shape.sizes) or len(against.sizes) != len(shape.sizes):
         return None
     number = place % len(shape.sizes)
-    less = (*shape.sizes[:number], *shape.sizes[number + 1 :])
-    kept = (*shape.sizes[:number], 1, *shape.sizes[number + 1 :])
-    alike = len(against.sizes) == len(shape.sizes) and _fit(shape.sizes, against.sizes)
-    if not alike or _fit(less, against.sizes) or not _fit(kept, against.sizes):
+    less = Shape((*shape.sizes[:number], *shape.sizes[number + 1 :]), shape.dtype)
+    kept = Shape((*shape.sizes[:number], 1, *shape.sizes[number + 1 :]), shape.dtype)
+    if broadcast(shape, against) is None or broadcast(less, against) is not None or broadcast(kept, against) is None:
         return None
     where = f" ({at.shown(made)})" if made is not None else ""
     return (
         f"`{source(side)}`{where} of `{source(base)}` {shape.words} has lost dimension {place} and is "
-        f"[{', '.join(map(str, less))}], which does not fit `{source(other)}` {against.words}, as broadcasting aligns "
+        f"{less.words}, which does not fit `{source(other)}` {against.words}, as broadcasting aligns "
         "the last dimensions. Pass keepdim=True there, which leaves a 1 in its place."
     )
-
-
-def _fit(one: Sequence[int], other: Sequence[int]) -> bool:
-    return all(a == b or 1 in (a, b) for a, b in zip(reversed(one), reversed(other), strict=False))
