@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from typing import TypeGuard
 
 from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import names_in
@@ -10,7 +11,7 @@ from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
-from pytracer.analyze.evidence.syntax.scopes import own_nodes
+from pytracer.analyze.evidence.syntax.scopes import own_nodes, spans
 
 CUTS = Pattern(
     r"requires_grad_?\s*(?:=|\()\s*\(?False|no_grad\b|inference_mode|\.detach\(|\.item\(|\.numpy\(|torch\.tensor\(|\.data\b|argmax\("
@@ -32,6 +33,11 @@ def head_of(item: ast.stmt) -> str:
     return ", ".join(map(ast.unparse, item.items)) if isinstance(item, (ast.With, ast.AsyncWith)) else ast.unparse(item)
 
 
+def enters_mode(item: ast.AST) -> TypeGuard[ast.With]:
+    """`with torch.no_grad():`, or set_grad_enabled(), whatever that is given."""
+    return isinstance(item, ast.With) and ENTERED.search(head_of(item)) is not None
+
+
 def is_below_switch(at: FailingLine, depth: int) -> bool:
     """Whether a frame's line is below a `with torch.no_grad()`, or in a function decorated so."""
     spot = at.slice.spot(depth)
@@ -40,10 +46,8 @@ def is_below_switch(at: FailingLine, depth: int) -> bool:
         return False
     by = scope.decorator_list if isinstance(scope, ast.FunctionDef) else []
     return any(ENTERED.search(ast.unparse(item)) for item in by) or any(
-        isinstance(item, ast.With) and item.lineno <= spot.line <= (item.end_lineno or 0)
-        and ENTERED.search(head_of(item))
-        for item in own_nodes(scope)
-    )  # fmt: skip
+        enters_mode(item) and spans(item, spot.line) for item in own_nodes(scope)
+    )
 
 
 def is_below_cut(around: ast.AST, line: int) -> bool:

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from pytracer.analyze.evidence.failing.autograd.carried_states import is_module
+from pytracer.analyze.evidence.failing.autograd.graph_lines import enters_mode
 from pytracer.analyze.evidence.failing.autograd.kept_results import WITHOUT_GRAPH, methods_of
 from pytracer.analyze.evidence.failing.expressions import names_in, short, source
 from pytracer.analyze.evidence.failing.line import FailingLine
@@ -21,7 +22,6 @@ _SAVE_NOTHING = (  # their backward() needs no tensor, and can run again
     "t", "transpose", "permute", "view", "reshape", "flatten", "squeeze", "unsqueeze", "expand", "sum", "mean", "clone",
     "contiguous", "to", "float", "half", "double", "cuda", "cpu", "cat", "stack", "chunk", "split", "add", "sub",
 )  # fmt: skip
-_OF_MODES = ("no_grad", "inference_mode", "set_grad_enabled")
 
 
 def made_once(at: FailingLine) -> tuple[str | None, str | None]:
@@ -69,7 +69,7 @@ def _computed(first: ast.FunctionDef) -> Iterator[ast.Assign]:
     """`self.adj = softmax(self.a @ self.b)`, where these are parameters."""
     assigns = [item for item in own_nodes(first) if isinstance(item, ast.Assign) and len(item.targets) == 1]
     made = {variable(item.targets[0]) for item in assigns if _is_trained(item.value)} - {None}
-    quiet = [item for item in own_nodes(first) if isinstance(item, ast.With) and _is_of_mode(item)]
+    quiet = [item for item in own_nodes(first) if enters_mode(item)]
     for item in sorted(assigns, key=lambda item: item.lineno):
         computed = isinstance(item.value, _COMPUTES) and made & {*names_in(item.value)}
         if not computed or _is_parameter(item.value) or WITHOUT_GRAPH.search(ast.unparse(item.value)):
@@ -91,10 +91,6 @@ def _is_parameter(node: ast.AST) -> bool:
 def _is_trained(node: ast.AST) -> bool:
     frozen = keyword_value(node, "requires_grad") if isinstance(node, ast.Call) else None
     return _is_parameter(node) and not (isinstance(frozen, ast.Constant) and frozen.value is False)
-
-
-def _is_of_mode(item: ast.With) -> bool:
-    return any(name in ast.unparse(part.context_expr) for part in item.items for name in _OF_MODES)
 
 
 def _saves(node: ast.expr) -> bool:

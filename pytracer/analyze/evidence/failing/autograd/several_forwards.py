@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from typing import TypeGuard
 
 import msgspec
 from msgspec.structs import replace
 
-from pytracer._patterns import Pattern
+from pytracer.analyze.evidence.failing.autograd.graph_lines import ENTERED, enters_mode
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.slicing.callers import called_function
@@ -21,7 +22,6 @@ from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, parameters
 
 _WRAPPERS = ("DDP", "DistributedDataParallel")
-_OFF = Pattern("no_grad|inference_mode|set_grad_enabled")
 _MOST_FRAMES = 3
 
 
@@ -76,7 +76,7 @@ def excludes(scope: ast.AST, one: ast.Call, other: ast.Call) -> bool:
 def _several(at: FailingLine, spot: Spot, forwards: list[_Forward]) -> SeveralForwards | None:
     models = {item.model for item in forwards}
     lines = sorted(item.call.lineno for item in forwards)
-    others = [item.lineno for item in own_nodes(spot.scope) if isinstance(item, ast.Call) and _is_backward(item)]
+    others = [item.lineno for item in own_nodes(spot.scope) if _is_backward(item)]
     if len(models) > 1 or any(lines[0] <= line < spot.line for line in others):
         return None
     backward = at.in_file(spot.file, spot.line)
@@ -103,7 +103,7 @@ def _forwards(at: FailingLine, spot: Spot) -> Iterator[_Forward]:
     """Above the line, in its round, with a graph."""
     loops = loops_around(spot.tree, spot.line)
     first = loops[-1].lineno if loops else 0
-    quiet = {id(part) for item in own_nodes(spot.scope) if _without_graph(item) for part in nodes_of(item)}
+    quiet = _below_mode(spot.scope)
     quiet |= {id(item.value) for item in own_nodes(spot.scope) if isinstance(item, ast.Attribute) and _is_cut(item)}
     for call in own_nodes(spot.scope):
         if not isinstance(call, ast.Call) or id(call) in quiet or not first < call.lineno <= spot.line:
@@ -140,7 +140,7 @@ def _by_helper(at: FailingLine, call: ast.Call, spot: Spot) -> tuple[str | None,
     ):
         return None, None
     home, function = found
-    names, quiet = parameters(function), {id(p) for i in own_nodes(function) if _without_graph(i) for p in nodes_of(i)}
+    names, quiet = parameters(function), _below_mode(function)
     inner = Spot(home, at.files[home], function, function.lineno, call=(call, replace(spot, line=call.lineno)))
     for item in own_nodes(function):
         name = variable(item.func) if isinstance(item, ast.Call) and id(item) not in quiet else None
@@ -171,17 +171,16 @@ def _round(spot: Spot, call: ast.Call, outer: int) -> int | None:
 def _is_below_backward(spot: Spot, call: ast.Call) -> bool:
     """`sum(net(x) for x in parts).backward()`."""
     calls = (item for item in own_nodes(spot.scope) if _is_backward(item))
-    return any(part is call for item in calls for part in nodes_of(item.func if isinstance(item, ast.Call) else item))
+    return any(part is call for item in calls for part in nodes_of(item.func))
 
 
-def _is_backward(item: ast.AST) -> bool:
+def _is_backward(item: ast.AST) -> TypeGuard[ast.Call]:
     return isinstance(item, ast.Call) and called_name(item) == "backward"
 
 
-def _without_graph(item: ast.AST) -> bool:
-    """`with torch.no_grad():`."""
-    heads = item.items if isinstance(item, ast.With) else []
-    return any(_OFF.search(ast.unparse(head)) for head in heads)
+def _below_mode(scope: ast.AST) -> set[int]:
+    """The parts of each `with torch.no_grad():`."""
+    return {id(part) for item in own_nodes(scope) if enters_mode(item) for part in nodes_of(item)}
 
 
 def _is_cut(item: ast.Attribute) -> bool:
@@ -191,7 +190,7 @@ def _is_cut(item: ast.Attribute) -> bool:
 
 def _is_decorated(function: ast.AST) -> bool:
     """`@torch.no_grad()`."""
-    return any(_OFF.search(ast.unparse(by)) for by in getattr(function, "decorator_list", []))
+    return any(ENTERED.search(ast.unparse(by)) for by in getattr(function, "decorator_list", []))
 
 
 def _wraps(value: ast.AST) -> bool:
