@@ -69,26 +69,22 @@ def _number(at: FailingLine) -> str | None:
 
 def _never_added(at: FailingLine, name: str, way: set[int]) -> str | None:
     """`loss = 0`, to which a loop or an `if` adds: nothing was added."""
+    statements = [item for item in nodes_of(at.tree) if isinstance(item, _STATEMENTS) and item.lineno in way]
     begins = [
-        item
-        for item in nodes_of(at.tree)
-        if isinstance(item, ast.Assign) and item.lineno in way and _is_zero(item.value) and len(item.targets) == 1
+        item for item in statements if isinstance(item, ast.Assign) and _is_zero(item.value) and len(item.targets) == 1
     ]
-    texts = [ast.unparse(item) for item in nodes_of(at.tree) if isinstance(item, _STATEMENTS) and item.lineno in way]
-    if any(map(_TAKES.search, texts)):  # it may have added a number
+    if len(begins) != 1 or any(_TAKES.search(ast.unparse(item)) for item in statements):  # it may have added a number
         return None
-    for item in begins:
-        target = ast.unparse(item.targets[0])
-        scope = scope_of(at.tree, item.lineno)
-        adds = [part.lineno for part in own_nodes(scope) if isinstance(part, ast.AugAssign) and _adds(part, target)]
-        if len(begins) != 1 or len(adds) != 1 or at.value(name) != ast.unparse(item.value):
-            return None
-        return (
-            f"`{name}`{at.came(name)} is still the 0 of {at.here(item.lineno)} (`{source(item)}`), as "
-            f"{at.here(adds[0])} added nothing to it: no tensor, so no graph. Skip backward() and step() in such a "
-            "round, or see why that line did not run."
-        )
-    return None
+    begin = begins[0]
+    target, scope = ast.unparse(begin.targets[0]), scope_of(at.tree, begin.lineno)
+    adds = [part.lineno for part in own_nodes(scope) if isinstance(part, ast.AugAssign) and _adds(part, target)]
+    if len(adds) != 1 or at.value(name) != ast.unparse(begin.value):
+        return None
+    return (
+        f"`{name}`{at.came(name)} is still the 0 of {at.here(begin.lineno)} (`{source(begin)}`), as "
+        f"{at.here(adds[0])} added nothing to it: no tensor, so no graph. Skip backward() and step() in such a "
+        "round, or see why that line did not run."
+    )
 
 
 def _is_zero(node: ast.expr) -> bool:

@@ -22,12 +22,12 @@ def read_under_lock(files: Iterable[ast.Module], name: str) -> bool:
     uses: list[ast.AST] = []
     guarded: set[int] = set()
     for tree in trees:
+        made = _made_in(tree)
         for item in nodes_of(tree):
             if isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute) and item.func.attr in _MOVES:
-                uses += [item] if variable(item.func.value) == name else []
+                uses += [item] if variable(item.func.value) == name and id(item) not in made else []
             if isinstance(item, ast.With) and any(last_name(part.context_expr) in locks for part in item.items):
                 guarded |= {id(inner) for part in item.body for inner in nodes_of(part)}
-        uses = [item for item in uses if not _is_made_in(tree, item)]
     return bool(uses) and all(id(item) in guarded for item in uses)
 
 
@@ -49,7 +49,7 @@ def _locks(tree: ast.Module) -> Iterable[str]:
                 yield name
 
 
-def _is_made_in(tree: ast.Module, use: ast.AST) -> bool:
-    """Whether a use is in the method that makes the object, before there are workers."""
+def _made_in(tree: ast.Module) -> set[int]:
+    """The parts of methods that make an object, before there are workers."""
     made = (item for item in nodes_of(tree) if isinstance(item, ast.FunctionDef) and item.name == "__init__")
-    return any(inner is use for item in made for inner in nodes_of(item))
+    return {id(inner) for item in made for inner in nodes_of(item)}

@@ -64,20 +64,20 @@ def index_of_part(at: FailingLine) -> str | None:
 
 def _wholes_of_parts(at: FailingLine, loaders: list[_Loader]) -> str | None:
     """Of several loaders that all have the same mistake: whichever it was."""
-    named = ""
+    first: tuple[str, str] | None = None
     for loader in loaders:
         part, call = _part_of(at, loader) or ("", None)
         made = at.slice.made(loader.sampler, loader.spot, calls=True).node
         if call is None or not _counts_whole(made if isinstance(made, ast.Call) else loader.sampler, call):
             return None
-        named = named or f"such as `{part}`, is indexed from 0 on, and `{source(call.args[0])}`"
-    if not named:
+        first = first or (part, source(call.args[0]))
+    if first is None:
         return None
+    named, whole = first
     lines = list_words([at.in_file(item.spot.file, item.call.lineno) for item in loaders])
-    what, _, whole = named.rpartition(", and ")
     return (
-        f"A Subset, {what}, and the samplers at {lines} give indices of the whole data set: give these loaders "
-        f"{whole} with their samplers, or the Subsets without a sampler (shuffle=True)."
+        f"A Subset, such as `{named}`, is indexed from 0 on, and the samplers at {lines} give indices of the whole "
+        f"data set: give these loaders `{whole}` with their samplers, or the Subsets without a sampler (shuffle=True)."
     )
 
 

@@ -30,15 +30,15 @@ _ENDING = 2  # a plural's
 _MOST_NAMES = 8
 # What the states of schedulers have, of one kind only (torch 2.13, optim/lr_scheduler.py).
 _SCHEDULERS = (
-    (("milestones",), "MultiStepLR"),
-    (("step_size",), "StepLR"),
-    (("T_0",), "CosineAnnealingWarmRestarts"),
-    (("T_max",), "CosineAnnealingLR"),
-    (("pct_start",), "OneCycleLR"),
-    (("patience",), "ReduceLROnPlateau"),
-    (("start_factor",), "LinearLR"),
-    (("lr_lambdas",), "LambdaLR"),
-    (("gamma",), "ExponentialLR"),
+    ("milestones", "MultiStepLR"),
+    ("step_size", "StepLR"),
+    ("T_0", "CosineAnnealingWarmRestarts"),
+    ("T_max", "CosineAnnealingLR"),
+    ("pct_start", "OneCycleLR"),
+    ("patience", "ReduceLROnPlateau"),
+    ("start_factor", "LinearLR"),
+    ("lr_lambdas", "LambdaLR"),
+    ("gamma", "ExponentialLR"),
 )
 _OF_PROGRAM = 64  # more keys are data
 
@@ -291,7 +291,7 @@ def _given_state(at: FailingLine, key: str) -> str | None:
     if call is None or len(call.args) != 1 or state is None:
         return None
     there = state.names or []
-    wrote = next((kind for options, kind in _SCHEDULERS if all(f"'{item}'" in there for item in options)), None)
+    wrote = next((kind for option, kind in _SCHEDULERS if f"'{option}'" in there), None)
     if (
         wrote is not None
         and (at.stack[0].file or "").endswith("/lr_scheduler.py")

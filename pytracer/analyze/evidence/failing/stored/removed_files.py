@@ -144,9 +144,7 @@ def _removal(at: FailingLine) -> _Removal | None:
 
 def _as_own(at: FailingLine, way: _Way) -> _Way:
     """Without the `if` by which one rank alone comes there, on that rank."""
-    if way.guard is None or rank_of(at) not in (0, one_rank_number(way.guard[1].test)):
-        return way
-    own = one_rank_number(way.guard[1].test) in (None, rank_of(at))
+    own = way.guard is not None and rank_of(at) == (one_rank_number(way.guard[1].test) or 0)
     return msgspec.structs.replace(way, guard=None) if own else way
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+from collections.abc import Sequence
 
 from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import source
@@ -19,8 +20,8 @@ _FIELD = Pattern(r"%(?:\.?\d+)*[sdifgr]")
 
 def with_slash(at: FailingLine, path: str, folder: str, part: str) -> tuple[str, str] | None:
     """The variable, and what it was: of `f"{out}/run_{name}.pt"` what lies behind `/run_`, where that is there once."""
-    missing = os.path.join(folder, part)
-    for text in _joined_texts(at):
+    missing, texts = os.path.join(folder, part), _joined_texts(at)
+    for text in texts:
         constants = [
             n for n, item in enumerate(text.values) if isinstance(item, ast.Constant) and "/" in str(item.value)
         ]
@@ -36,13 +37,13 @@ def with_slash(at: FailingLine, path: str, folder: str, part: str) -> tuple[str,
             continue
         if path.startswith(missing) and len(folder) < start <= len(missing):
             return source(names[0]), found
-    return _by_length(at, path, folder)
+    return _by_length(at, texts, path, folder)
 
 
-def _by_length(at: FailingLine, path: str, folder: str) -> tuple[str, str] | None:
+def _by_length(at: FailingLine, texts: Sequence[ast.JoinedStr], path: str, folder: str) -> tuple[str, str] | None:
     """Of a text that begins with a variable: by how long that was, from the folder on that is there."""
     rest = path[len(folder) :].lstrip("/")
-    for text in _joined_texts(at):
+    for text in texts:
         first, after = (*text.values, None, None)[:2]
         if not isinstance(first, ast.FormattedValue):
             continue
@@ -58,20 +59,18 @@ def _joined_texts(at: FailingLine) -> list[ast.JoinedStr]:
     """Of the line, and what made its variables."""
     node, found = at.node, list[ast.JoinedStr]()
     for item in nodes_of(node) if node is not None else ():
-        if isinstance(item, ast.JoinedStr):
-            found.append(item)
-        elif (filled := _filled(item)) is not None:
-            found.append(filled)
-        elif isinstance(item, ast.Name) and isinstance(item.ctx, ast.Load) and len(found) < _MOST_LOADED:
+        made = None
+        if isinstance(item, ast.Name) and isinstance(item.ctx, ast.Load) and len(found) < _MOST_LOADED:
             made = at.made(item)
-            joined = made.node if made is not None else None
-            joined = joined if isinstance(joined, ast.JoinedStr) else _filled(joined) if joined is not None else None
-            found += [joined] if joined is not None else []
+        joined = _joined(made.node if made is not None else item)
+        found += [joined] if joined is not None else []
     return found
 
 
-def _filled(node: ast.AST) -> ast.JoinedStr | None:
-    """`"%s_%d.pt" % (name, epoch)` and `"{}_{}.pt".format(name, epoch)` as an f-string."""
+def _joined(node: ast.AST) -> ast.JoinedStr | None:
+    """An f-string; also `"%s_%d.pt" % (name, epoch)` and `"{}_{}.pt".format(name, epoch)`, as one."""
+    if isinstance(node, ast.JoinedStr):
+        return node
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
         text, values = node.left, node.right.elts if isinstance(node.right, ast.Tuple) else [node.right]
         field = _FIELD

@@ -46,7 +46,8 @@ def _was_leaf(at: FailingLine, name: str, line: int) -> bool:
 
 def _made_in_loop(at: FailingLine, name: str) -> tuple[int, ast.AST] | None:
     """The line behind the failing one, in the loop around both, that computes it of itself."""
-    loop = next(iter(loops_around(at.tree, at.line)[::-1]), None)
+    loops = loops_around(at.tree, at.line)
+    loop = loops[-1] if loops else None
     if loop is None or any(part in ast.unparse(loop) for part in _MAKES_LEAVES):
         return None
     if is_loop_variable(at.scope, name, at.line) or not _was_leaf(at, name, loop.lineno):
