@@ -37,7 +37,7 @@ def asked_device(at: FailingLine) -> str | None:
 
 def asked_subject(at: FailingLine) -> str | None:
     """For the headline."""
-    found = _NO_DEVICE.search(at.message) if asked_device(at) is not None else None
+    found = _NO_DEVICE.search(at.message)
     given = _given(at) if found is not None else None
     if found is None or given is None:
         return None

@@ -75,10 +75,12 @@ def _model(at: FailingLine, owner: ast.expr, kind: str) -> ast.ClassDef | None:
 
 def no_wrapper(at: FailingLine, kind: str, name: str) -> str | None:
     """`.module` of a model that is not wrapped here."""
+    if name != "module":
+        return None
     parts = [item for item in nodes_of(at.statement or ast.Pass()) if isinstance(item, ast.Attribute)]
     owners = {ast.unparse(item.value) for item in parts if item.attr == name}
     named = {part for tree in at.files.values() for part in map(last_name, nodes_of(tree)) if part in _BY_MODULE}
-    if name != "module" or len(owners) != 1 or not named or any(item.attr == name for item in _stored(at)):
+    if len(owners) != 1 or not named or any(item.attr == name for item in _stored(at)):
         return None
     owner, wrapper = owners.pop(), "DataParallel" if named <= {"DataParallel", "DP"} else "DistributedDataParallel"
     came = at.came(owner)
