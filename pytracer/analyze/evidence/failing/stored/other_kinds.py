@@ -10,6 +10,7 @@ from pytracer._text import size_words
 from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.stored.opened import OpenedFile, opened
+from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
@@ -91,11 +92,6 @@ def _reads_from_begin(at: FailingLine, file: OpenedFile, reader: str, given: ast
 
 def _opener(at: FailingLine, name: str | None) -> ast.Call | None:
     """The last call above that the variable was set to, by `=` or `with`."""
-    found: list[ast.Call] = []
-    for item in nodes_of(at.scope):
-        pairs = [(part.optional_vars, part.context_expr) for part in item.items] if isinstance(item, ast.With) else []
-        pairs += [(target, item.value) for target in item.targets] if isinstance(item, ast.Assign) else []
-        for target, value in pairs:
-            if isinstance(target, ast.Name) and target.id == name and isinstance(value, ast.Call):
-                found += [value] if value.lineno <= at.line else []
-    return max(found, key=lambda item: item.lineno, default=None)
+    bound = lines_that_bind(at.scope, name) if name is not None else []
+    calls = [value for _, value in bound if isinstance(value, ast.Call) and value.lineno <= at.line]
+    return max(calls, key=lambda item: item.lineno, default=None)
