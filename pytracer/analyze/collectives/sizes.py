@@ -116,7 +116,9 @@ def source_of_size(first: Side, second: Side) -> SizeSource | None:
         made = slice_.made(*passed, calls=True)
         size = of_dimension(made.node, dimension, len(call.sizes)) if dimension is not None else None
         of_size = size_source(slice_, size, made.spot, data=True, is_number=True) if size is not None else None
-        return of_size or size_source(slice_, *passed, data=True)
+        found = of_size or size_source(slice_, *passed, data=True)
+        if found is not None:
+            return found  # the other rank may know nothing of the lines that led to its call: it was ended elsewhere
     return None
 
 

@@ -45,10 +45,11 @@ def reported(
     op: str = "allreduce_",
     held: Sequence[Mapping[str, str]] = (),
     models: Sequence[Mapping[str, int]] = (),
+    ended: int | None = None,
 ) -> Report:
     """Both ranks call from the innermost line; the last call of each fails, with variables of rank 0's frames.
 
-    `models`: bytes of the parameters of each rank's model.
+    `models`: bytes of the parameters of each rank's model; `ended`: a rank that is ended by SIGTERM before it raises.
     """
     program = str(program_in(run, source))
     job = Ranks(2)
@@ -64,8 +65,13 @@ def reported(
         named = [[{"name": name, "value": value} for name, value in values.items()] for values in held]
         outer = [{"frame": n, "variables": values} for n, values in enumerate(named[1:], 2)] if rank == 0 else []
         own = named[0] if rank == 0 and named else []
-        box.at(7000).exception("RuntimeError", TIME_OUT, stack, variables=own, outer=outer).exit(1)
+        if rank == ended:
+            box.at(7001).crash(signal=15, code=0, sender_pid=100, python=[])
+        else:
+            box.at(7000).exception("RuntimeError", TIME_OUT, stack, variables=own, outer=outer).exit(1)
     job.endings = {0: {"exit_code": 1}, 1: {"exit_code": 1}}
+    if ended is not None:
+        job.terminated(ended)
     loaded = job.job(run)
     for rank, model in enumerate(models):
         tensors: dict[int, tuple[NamedTensor, ...]] = {
@@ -254,6 +260,16 @@ def test_size_is_followed_through_calls_and_loops_to_the_split_by_rank(split: st
     assert named in summary(reported(run, PARTS.format(split), way, ([[16, 5]], [[15, 5]]), "allgather_"))
     other = advised(run, PARTS.format(split), way, ([[16, 5]], [[9, 5]]), "allgather_")
     assert "It may come from line 4 (`items" in other and "gives each rank a part of its own" in other
+
+
+@pytest.mark.parametrize("ended", [0, 1])
+def test_split_is_found_from_the_rank_whose_way_is_known(ended: int, run: Path) -> None:
+    """The other one was ended before its error was recorded: of it, only the line of the call is known, and two lead there."""
+    way = [("gather", 2), ("run", 14)]
+    source = PARTS.format(SPLIT) + "    def probe(self, own):\n        gather(own)\n"
+    report = reported(run, source, way, ([[16, 5]], [[15, 5]]), "allgather_", ended=ended)
+    assert "; the size comes from line 4 (`items" in summary(report)
+    assert "31 is no multiple of the 2 ranks" in summary(report)
 
 
 def test_size_that_no_line_makes_by_the_rank_is_not_said_to_be(run: Path) -> None:
