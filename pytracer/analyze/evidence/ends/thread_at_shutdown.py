@@ -14,6 +14,7 @@ import msgspec
 from pytracer._library_files import is_library_file
 from pytracer._patterns import Pattern
 from pytracer._text import shortened
+from pytracer.analyze.evidence.ends.asked_events import AskedEvent, asked_event
 from pytracer.analyze.evidence.native.aborts import aborted_at_shutdown
 from pytracer.analyze.evidence.native.native_stack import functions
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
@@ -52,6 +53,8 @@ class MadeThread(msgspec.Struct, frozen=True):
     loop: tuple[int, str] | None
     until: tuple[str, int] | None
     several: bool = False
+    asks: AskedEvent | None = None
+    """What its loop asks already."""
 
 
 class ThreadAtShutdown(msgspec.Struct, frozen=True):
@@ -93,6 +96,8 @@ class ThreadAtShutdown(msgspec.Struct, frozen=True):
         where = "before the program ends"
         if made.until is not None:
             where = f"at the end of {made.until[0]}() (line {made.until[1]})" if made.until[0] else "as the last lines"
+        if made.asks is not None and made.loop is None:
+            return f"{told[0].upper()}{told[1:]}{made.asks.advice(made.runs, where)} {_ENDS}"
         return (
             f"{told[0].upper()}{told[1:]}let {loop} in {made.runs}() ask an Event (`while not stop.is_set()`), and "
             f"call `stop.set()` and `join()` of {'each' if made.several else 'the'} thread {where}. {_ENDS}"
@@ -206,6 +211,7 @@ def _made_by(tree: ast.Module, call: ast.Call, run: ast.FunctionDef, runs: str, 
         loop,
         _until(tree, call.lineno),
         any(isinstance(item, _ROUNDS) and spans(item, call.lineno) for item in nodes_of(tree)),
+        asked_event(tree, run, name),
     )
 
 

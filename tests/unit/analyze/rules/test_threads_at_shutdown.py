@@ -119,3 +119,32 @@ def test_thread_without_a_line_is_told_as_known(run: Path) -> None:
     report = shut_down(run, TARGET, "refresh", 4, tid=101)
     assert "aborted: a Python thread was inside torch while the interpreter was shutting down" in summary(report)
     assert "it last made" not in summary(report)
+
+
+ASKS = TARGET.replace("while True", "while not stop.is_set()").replace("import threading", "stop = threading.Event()")
+
+
+@pytest.mark.parametrize(
+    ("end", "said"),
+    [
+        (
+            "",
+            "and no call of its set() was found: call it and then `join()` of the thread at the end of main() (line 8)",
+        ),
+        ("    stop.set()\n", "line 9 sets it (`stop.set()`), but no join() of it was found: call that behind line 9."),
+        (
+            "    stop.set()\n    stop.clear()\n",
+            "line 10 (`stop.clear()`) takes that back before the thread need have seen it: `join()` the thread between",
+        ),
+        (
+            "    stop.set()\n    worker.join(0.1)\n",
+            "line 10 waits for the thread (`worker.join(0.1)`): see that both run",
+        ),
+    ],
+)
+def test_loop_that_asks_an_event_is_told_what_is_missing(end: str, said: str, run: Path) -> None:
+    """It is not told to ask one."""
+    told = advice(shut_down(run, ASKS + end, "refresh", 4))
+    assert "the loop of refresh() asks `stop` (line 3)" in told
+    assert said in told
+    assert "ask an Event" not in told
