@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from itertools import pairwise
 
 import msgspec
 
@@ -34,7 +35,8 @@ class AskedEvent(msgspec.Struct, frozen=True):
             taken = f"line {self.clears[0]} (`{self.clears[1]}`) takes that back before the thread need have seen it"
             return f"{asks}, line {line} sets it (`{text}`), and {taken}: `join()` the thread between the two."
         if self.waits is None:
-            return f"{asks}, and line {line} sets it (`{text}`), but no join() of it was found: call that behind line {line}."
+            sets = f"line {line} sets it (`{text}`)"
+            return f"{asks}, and {sets}, but no join() of it was found: call that behind line {line}."
         waited, join = self.waits
         return (
             f"{asks}, line {line} sets it (`{text}`) and line {waited} waits for the thread (`{join}`): see that both "
@@ -79,7 +81,7 @@ def _is_next(tree: ast.Module, first: ast.Call | None, second: ast.Call) -> bool
     """Whether a statement that is this call follows that of the other one at once."""
     for node in nodes_of(tree):
         body = getattr(node, "body", None)
-        for before, after in zip(body, body[1:], strict=False) if isinstance(body, list) else ():
+        for before, after in pairwise(body) if isinstance(body, list) else ():
             values = [item.value if isinstance(item, ast.Expr) else None for item in (before, after)]
             if values == [first, second]:
                 return True
