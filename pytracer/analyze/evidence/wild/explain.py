@@ -27,6 +27,7 @@ from pytracer.analyze.evidence.wild.freed_argument import freed_argument
 from pytracer.analyze.evidence.wild.freed_callback import freed_callback
 from pytracer.analyze.evidence.wild.int_overflow import int_overflow
 from pytracer.analyze.evidence.wild.looked_up_index import looked_up_index
+from pytracer.analyze.evidence.wild.lost_object import lost_object
 from pytracer.analyze.evidence.wild.memory import missing_memory, overwritten_memory
 from pytracer.analyze.evidence.wild.misread_elements import misread_elements
 from pytracer.analyze.evidence.wild.misread_floats import misread_floats
@@ -92,6 +93,7 @@ def _overflow(view: ProcessView) -> Explanation | None:
 
 
 _FINDERS: tuple[Callable[[ProcessView], Explanation | None], ...] = (
+    lost_object,
     stored_objects,
     ended_memory,
     deregistered_operator,
