@@ -15,6 +15,7 @@ from msgspec import structs
 
 from pytracer._text import shortened
 from pytracer.analyze.evidence.lifetime.variables import program_frames
+from pytracer.analyze.evidence.native.endless_states import EndlessState, callers, endless_state
 from pytracer.analyze.evidence.native.grown_trees import growing_line, rounds_words
 from pytracer.analyze.evidence.native.native_stack import image_name
 from pytracer.analyze.evidence.native.walked import entry_words, walked
@@ -157,11 +158,14 @@ def nesting_advice(view: ProcessView, found: Nesting, deeper: str) -> str:
 
     `deeper`: how the thread gets a larger stack.
     """
-    frames = program_frames(view)
+    frames = callers(program_frames(view))
     wraps = wrapping_line(view, frames)
     first = found.words
     if found == _GRAPH:
         return f"{first}{_traced(view, frames)}. {found.change}. {deeper}"
+    endless = _endless(view, found)
+    if endless is not None:
+        return endless.advice(_place(frames, endless.file, endless.line))
     files, given = _files(view, frames), walked(view, frames, found.called)
     link = linking_line(files, found)
     if link is not None and (wraps is None or link.owner is not None):
@@ -185,6 +189,11 @@ def nesting_advice(view: ProcessView, found: Nesting, deeper: str) -> str:
     each = [_linked_at([item for item in linked if (item.owner, item.attribute) == one], frames) for one in held]
     advice = found.advice(held[0][1], held[0][0]) if len(held) == 1 else found.advice()
     return f"{passed}: its objects may be linked by {' or '.join(each)}. {advice}. {deeper}"
+
+
+def _endless(view: ProcessView, found: Nesting) -> EndlessState | None:
+    """What makes a new object for the state of each, where states are asked."""
+    return endless_state(_files(view, program_frames(view))) if found in (PICKLE, _DEEPCOPY) else None
 
 
 def _linked_at(links_: Sequence[Wrap], frames: Sequence[PythonFrame]) -> str:
@@ -229,6 +238,9 @@ def adding_line(view: ProcessView, found: Nesting) -> LineWords | None:
 
 def adding_words(view: ProcessView, found: Nesting) -> str | None:
     """`` line 26 may add one, held by `Job.before` ``, for the headline."""
+    endless = _endless(view, found)
+    if endless is not None:
+        return endless.words(_place(program_frames(view), endless.file, endless.line))
     adds, link = adding_line(view, found), linking_line(_files(view, program_frames(view)), found)
     if adds is None:
         return None
@@ -239,6 +251,9 @@ def adding_words(view: ProcessView, found: Nesting) -> str | None:
 
 def deepening_line(view: ProcessView, found: Nesting) -> LineWords | None:
     """The line that makes what is nested so deep: it adds a level, or traces a loop."""
+    endless = _endless(view, found)
+    if endless is not None:
+        return _place(program_frames(view), endless.file, endless.line)
     traced = _traced(view, program_frames(view)) if found == _GRAPH else None
     return traced if isinstance(traced, LineWords) else adding_line(view, found)
 
