@@ -100,7 +100,7 @@ def null_confidence(view: ProcessView) -> Confidence | None:
         return "likely"  # null + what this worker was to begin with
     if is_below_null(view) and (below := _null_below(view)) is not None:
         return below
-    if place.kind == "unmapped" and _is_null_indexed(view):
+    if place.kind in ("unmapped", "non-canonical") and _is_null_indexed(view):
         return "certain"
     if place.kind == "unmapped" and _is_multiple_of_a_register(view):
         return "likely"

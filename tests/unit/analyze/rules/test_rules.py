@@ -199,6 +199,14 @@ def test_out_of_bounds_does_not_fire_in_another_mapping(run: Path) -> None:
 
 
 @needs_capstone
+def test_null_that_is_indexed_so_far_that_no_address_is_left_was_null(run: Path) -> None:
+    """movss xmm0, dword ptr [rdi + rsi*4] with rdi = 0: what malloc() returned for a size that cannot be had."""
+    code, registers = bytes.fromhex("f30f1004b7"), {"rdi": 0, "rsi": 0x0008_5B85_F4B8_4373, "trapno": 13}
+    report = crash(run, addr=0, code=128, code_bytes=code, registers=registers)
+    assert verdict(report) == ("null-dereference", "certain")
+
+
+@needs_capstone
 def test_null_dereference_is_certain_when_the_base_register_is_null(run: Path) -> None:
     """mov rax, [rdi + 0xb0] with rdi = 0."""
     report = crash(run, addr=0xB0, code_bytes=s.LOAD_MEMBER, registers={"rdi": 0, "trapno": 14})
