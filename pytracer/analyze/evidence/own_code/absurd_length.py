@@ -12,11 +12,11 @@ from collections.abc import Iterator
 import msgspec
 
 from pytracer._patterns import Pattern
-from pytracer._text import shortened
+from pytracer._text import list_words, shortened
 from pytracer.analyze.behind import Place
 from pytracer.analyze.evidence.lifetime.variables import line_words
 from pytracer.analyze.evidence.native.aborts import cpp_exception
-from pytracer.analyze.evidence.native.fault_function import is_of_own_image
+from pytracer.analyze.evidence.native.fault_function import is_of_own_image, is_own_frame
 from pytracer.analyze.evidence.native.native_stack import own_frames
 from pytracer.analyze.evidence.own_code.c_text import (
     arguments_at,
@@ -26,9 +26,12 @@ from pytracer.analyze.evidence.own_code.c_text import (
     statement_at,
 )
 from pytracer.analyze.evidence.own_code.c_text import without_comments as plain
+from pytracer.analyze.evidence.own_code.c_values import resolved
+from pytracer.analyze.evidence.own_code.evaluated import body_of, evaluated, given_for
 from pytracer.analyze.evidence.own_code.native_bounds import assigned_value
 from pytracer.analyze.evidence.own_code.native_source import own_sources
 from pytracer.analyze.evidence.own_code.passed_arrays import PassedArray, PassedArrays
+from pytracer.analyze.evidence.own_code.passed_through import levels
 from pytracer.analyze.naming import LineWords, line_in
 from pytracer.analyze.view import ProcessView
 
@@ -42,6 +45,32 @@ _DIFFERENCE = Pattern(r"^(?P<later>[^-]+?)\s*-\s*(?P<former>[^-]+)$")
 _ELEMENT = Pattern(r"^(?P<array>[A-Za-z_][\w.>-]*)\s*\[(?P<index>[^\[\]]*)\]$")
 _CAST = Pattern(r"^\(\s*(?:\w+_t|(?:unsigned\s+)?(?:int|long)(?:\s+long)?)\s*\)\s*|^static_cast\s*<[\w: ]+>\s*")
 _MOST, _QUOTED = 24, 60
+
+
+class NegativeNumber(msgspec.Struct, frozen=True):
+    """`name`, a part of a length, which is `text`. `given`: what the line passes for its parts, with their numbers."""
+
+    name: str
+    text: str
+    value: int
+    given: tuple[str, ...]
+
+    @property
+    def words(self) -> str:
+        """`` `windows` is -31 ``."""
+        return f"`{self.name}` is {self.value}"
+
+    def advice(self, line: str, function: str) -> str:
+        """Which numbers do not go together."""
+        told = (
+            f"`{self.text}` = {self.value}"
+            if self.name == self.text
+            else f"`{self.text}` = {self.value}, `{self.name}`"
+        )
+        return (
+            f"That is below 0 by {told}, for {list_words(self.given)} of {line}: leave out or change what is too small "
+            f"before that line, and let {function}() refuse it."
+        )
 
 
 class AbsurdLength(msgspec.Struct, frozen=True):
@@ -59,15 +88,21 @@ class AbsurdLength(msgspec.Struct, frozen=True):
     index: str | None = None
     ids: PassedArray | None = None
     line: str = ""
+    negative: NegativeNumber | None = None
 
     @property
     def summary(self) -> str:
         """For the headline."""
+        if self.negative is not None:
+            return f"`{self.length}` ({self.place}) is no length: {self.negative.words}"
         return f"`{self.length}` ({self.place}) is no length, below 0 or far too large"
 
     @property
     def advice(self) -> str:
         """What it is computed from, and where to look."""
+        if self.negative is not None:
+            made = f"{self.place} makes room for `{self.length}` elements."
+            return f"{made} {self.negative.advice(self.line, self.function)}"
         made = f"{self.place} makes room for `{self.length}` elements, which is below 0 or far too large"
         if self.computed is None:
             return f"{made}: look for what that is computed from in what {self.line} passes."
@@ -107,7 +142,10 @@ def absurd_length(view: ProcessView) -> AbsurdLength | None:
     if around is None or length is None:
         return None
     at, line = line_in(file, number, None), line_words(view)
-    found = AbsurdLength(at, around.name, shortened(length, _QUOTED), line=line)
+    negative = _negative(view, number, length)
+    found = AbsurdLength(at, around.name, shortened(length, _QUOTED), line=line, negative=negative)
+    if negative is not None:
+        return found
     computed = _difference(length, text[around.body : place])
     if computed is None:
         return found
@@ -145,6 +183,22 @@ def _length(text: str, place: int, end: int) -> str | None:
     length = " ".join(parts.split())
     iterators = re.search(r"\b(?:begin|end)\s*\(", length) is not None
     return None if not length or length.isdecimal() or iterators else length
+
+
+def _negative(view: ProcessView, number: int, length: str) -> NegativeNumber | None:
+    """The part of a length that is below 0 by what Python passed: itself, or a variable that is a factor of it."""
+    frame = next((item for item in own_frames(view) if is_own_frame(item) and item.function), None)
+    way = [*levels(view, frame)] if frame is not None and view.crash is not None else []
+    body = body_of(way) if way and way[0][2] == number else None
+    if body is None:
+        return None
+    arrays = PassedArrays(view)
+    for name in dict.fromkeys((length, *re.findall(r"(?<![\w.>])[A-Za-z_]\w*\b(?!\s*(?:->|\.|\())", length))):
+        value, text = evaluated(name, body, arrays), resolved(name, body)[-1].text
+        given = (*given_for(name, body, arrays),)
+        if value is not None and value < 0 and given:
+            return NegativeNumber(name, shortened(" ".join(text.split()), _QUOTED), value, given)
+    return None
 
 
 def _difference(length: str, before: str) -> tuple[str, str] | None:

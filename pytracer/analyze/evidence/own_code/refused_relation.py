@@ -6,10 +6,7 @@ refuses.
 
 from __future__ import annotations
 
-import ast
-import re
-from collections.abc import Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator
 
 import msgspec
 
@@ -19,13 +16,10 @@ from pytracer.analyze.evidence.lifetime.variables import line_words
 from pytracer.analyze.evidence.native.fault_function import is_own_frame
 from pytracer.analyze.evidence.native.native_stack import own_frames
 from pytracer.analyze.evidence.own_code.c_divisions import Body
-from pytracer.analyze.evidence.own_code.c_fields import passed_for
-from pytracer.analyze.evidence.own_code.c_text import arguments_at, closing
-from pytracer.analyze.evidence.own_code.c_text import without_comments as plain
-from pytracer.analyze.evidence.own_code.c_values import Term, number_of, parameters_in, resolved
+from pytracer.analyze.evidence.own_code.evaluated import body_of, evaluated, given_for, is_number
 from pytracer.analyze.evidence.own_code.native_source import own_source
 from pytracer.analyze.evidence.own_code.passed_arrays import PassedArrays
-from pytracer.analyze.evidence.own_code.passed_through import Level, levels
+from pytracer.analyze.evidence.own_code.passed_through import levels
 from pytracer.analyze.evidence.own_code.refused_number import HOW, deciding_parts, deciding_tests
 from pytracer.analyze.naming import line_in
 from pytracer.analyze.view import ProcessView
@@ -62,7 +56,7 @@ def refused_relation(view: ProcessView) -> RefusedRelation | None:
     frame = next((item for item in own_frames(view) if is_own_frame(item) and item.function), None)
     source = own_source(frame) if frame is not None else None
     way = [*levels(view, frame)] if frame is not None and source is not None and view.crash is not None else []
-    body = _body(way)
+    body = body_of(way)
     if body is None or source is None:
         return None
     arrays = PassedArrays(view)
@@ -77,57 +71,20 @@ def refused_relation(view: ProcessView) -> RefusedRelation | None:
     return None
 
 
-def _body(way: Sequence[Level]) -> Body | None:
-    """The innermost function, with what those that called it pass."""
-    body: Body | None = None
-    for at in reversed(range(len(way))):
-        function, lines, _ = way[at]
-        text = plain("\n".join(lines))
-        end = closing(text, function.body)
-        given = arguments_at(way[at + 1][1], way[at + 1][2], function.name) if at + 1 < len(way) else ()
-        if end is None or given is None:
-            return None
-        body = Body(function, text[function.body + 1 : end], text, given, body)
-    return body
-
-
 def _refused(
     test: str, refuses: bool, body: Body, arrays: PassedArrays
 ) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
     """Comparisons of which both numbers are known, and that refuse these."""
     parts, refuses = deciding_parts(test, refuses)
-    numbers = partial(_passed_number, arrays=arrays)
     for part in parts:
         match = _RELATION.match(part)
         if match is None:
             continue
         sides = [match["left"].strip(), match["right"].strip()]
-        left, right = (number_of(item, body, body.file, numbers) for item in sides)
+        left, right = (evaluated(item, body, arrays) for item in sides)
         if left is None or right is None or HOW[match["how"]](left, right) is not refuses:
             continue
-        named = [(item, value) for item, value in zip(sides, (left, right), strict=True) if not _is_number(item)]
-        given = dict.fromkeys(text for item in sides for text in _given(item, body, arrays))
+        named = [(item, value) for item, value in zip(sides, (left, right), strict=True) if not is_number(item)]
+        given = dict.fromkeys(text for item in sides for text in given_for(item, body, arrays))
         if given:
             yield tuple(f"`{item}` is {value}" for item, value in named), tuple(given)
-
-
-def _passed_number(term: Term, arrays: PassedArrays) -> int | None:
-    given = passed_for(term, arrays) if term.member is None else None
-    return arrays.number(*given) if given is not None else None
-
-
-def _given(text: str, body: Body, arrays: PassedArrays) -> Iterator[str]:
-    """What the line passes for the parameters in an expression: `` `k` = 12 ``."""
-    for term in parameters_in(resolved(text, body)[-1]):
-        given = passed_for(term, arrays)
-        value = arrays.number(*given) if given is not None else None
-        if given is not None and value is not None:
-            yield _with_value(ast.unparse(given[0]), value)
-
-
-def _with_value(text: str, value: int) -> str:
-    return f"`{text}`" if _is_number(text) else f"`{text}` = {value}"
-
-
-def _is_number(text: str) -> bool:
-    return re.fullmatch(r"-?\d+", text) is not None

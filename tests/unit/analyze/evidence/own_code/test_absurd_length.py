@@ -132,3 +132,21 @@ def test_line_that_asks_for_another_length_is_none(line: str, tmp_path: Path) ->
 def test_other_exceptions_have_their_own_words(tmp_path: Path, thrown: SimpleNamespace) -> None:
     thrown.type = "std::out_of_range"
     assert absurd_length(view_of(tmp_path)) is None
+
+
+def test_part_that_is_below_0_by_what_the_line_passes_is_named_with_its_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "is_own_frame", lambda frame: True)
+    short = "int64_t rows = n_seeds - 300 + 1; nbrs.resize(rows * g.width);"
+    view = view_of(tmp_path, call=short)
+    lines = view.native_stack[0].lines
+    view.native_stack[0] = NativeFrame(function="sample", image=view.native_stack[0].image, lines=[lines[0], lines[2]])
+    found = absurd_length(view)
+    assert found is not None
+    assert found.summary == "`rows * g.width` (sampler.cpp:13) is no length: `rows` is -43"
+    assert found.advice == (
+        "sampler.cpp:13 makes room for `rows * g.width` elements. That is below 0 by `n_seeds - 300 + 1` = -43, "
+        "`rows`, for `len(seeds)` = 256 of line 2: leave out or change what is too small before that line, and let "
+        "sample() refuse it."
+    )
