@@ -50,6 +50,7 @@ from pytracer.analyze.evidence.native.nesting import (
     only_call,
 )
 from pytracer.analyze.evidence.native.recursion import Cycle, find_cycle
+from pytracer.analyze.evidence.own_code.circles import circle
 from pytracer.analyze.evidence.own_code.large_locals import LargeLocal, large_local
 from pytracer.analyze.evidence.own_code.own_libraries import is_own_path
 from pytracer.analyze.evidence.phrases import fault_evidence, in_function, python_evidence
@@ -201,7 +202,9 @@ def _how(view: ProcessView, cycle: StackCycle | None, python: Cycle[PythonFrame]
         names = list(dict.fromkeys(frame_words(frame) for frame in cycle.frames or []))
         if any(_REGEX in (frame.function or "") for frame in cycle.frames or []):
             return f": recursion of std::regex over a long text, {depth} deep"
-        return f": recursion of {list_words(names)}, {_levels(cycle) or depth} deep"
+        round_ = circle(view, cycle)
+        goes = round_.clause if round_ is not None else ""
+        return f": recursion of {list_words(names)}, {_levels(cycle) or depth} deep{goes}"
     if not own_frames(view):
         return ""
     if _depth(view) >= DEEP_FRAMES:
@@ -406,6 +409,9 @@ def _advice(view: ProcessView, cycle: StackCycle | None, python: Cycle[PythonFra
             f", and do not raise sys.setrecursionlimit() so far{_raised_at(guard)}." if raised else "."
         )
     elif cycle is not None and cycle.frames:
+        round_ = circle(view, cycle)
+        if round_ is not None:
+            return round_.advice
         image = image_name(cycle.frames[0].image)
         first = _flatten(view, cycle, f"{frame_words(cycle.frames[0])}{f' ({image})' if image else ''}")
         if not any(is_own_path(frame.image) or _runs_python_frame(frame) for frame in cycle.frames):
