@@ -50,8 +50,8 @@ class Circle(msgspec.Struct, frozen=True):
         made = f", of {self.made}" if self.made is not None else ""
         return (
             f"Look for a circle in `{self.array.name}`{made}, which {self.line} passes: by `{self.text}` "
-            f"({self.place}) an element leads back to itself or to one that led to it. Let {self.function}() give up after "
-            f"{self.array.elements} steps. Neither a larger stack nor a loop in its place ends that."
+            f"({self.place}) an element leads back to itself or to one that led to it. Let {self.function}() give up "
+            f"after {self.array.elements} steps. Neither a larger stack nor a loop in its place ends that."
         )
 
 
