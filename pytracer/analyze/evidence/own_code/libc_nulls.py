@@ -2,25 +2,52 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Sequence
 
 from pytracer._text import shortened
+from pytracer.analyze.evidence.lifetime.variables import program_frames
+from pytracer.analyze.evidence.lifetime.where_made import place_of
+from pytracer.analyze.evidence.slicing.files import program_files
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
+from pytracer.analyze.view import ProcessView
 
 _OPENS = ("fopen", "fopen64", "freopen", "opendir")
 _FINDS = ("strchr", "strrchr", "strstr", "strpbrk", "strtok", "strtok_r", "strcasestr", "memchr", "memmem", "bsearch")
 _QUOTED = 80
 
 
-def null_when(text: str, function: str, given: Sequence[str]) -> str:
-    """A sentence, with the path or the name as the source has it; "" of other functions."""
+def changed_folder(view: ProcessView) -> str:
+    """A sentence of the only call of os.chdir() in the program, behind which a relative path leads elsewhere."""
+    calls = [
+        (file, call)
+        for file, tree in program_files(view.process.snapshot, program_frames(view)).items()
+        for call in nodes_of(tree)
+        if isinstance(call, ast.Call) and called_name(call) == "chdir" and call.args
+    ]
+    if len(calls) != 1:
+        return ""
+    file, call = calls[0]
+    place, text = place_of(view, file, call.lineno), shortened(ast.unparse(call), _QUOTED)
+    return (
+        f" A relative path is looked up in the folder that {place} (`{text}`) changes to: make it absolute before that."
+    )
+
+
+def null_when(text: str, function: str, given: Sequence[str], moved: str = "") -> str:
+    """A sentence, with the path or the name as the source has it; "" of other functions.
+
+    `moved`: see changed_folder().
+    """
     first = _literal(text, given[0]) if given else None
     if function in _OPENS:
         reads = function == "opendir" or (len(given) > 1 and given[1].startswith('"r'))
         missing = "it does not exist here" if reads else "its folder does not exist here"
         what = "directory" if function == "opendir" else "file"
         fixed = "" if first is None else f" The path is always {_named(given[0], first)}: make it an argument."
-        kept = _kept_open(text, function)
+        kept = (moved if first is None or not first.startswith('"/') else "") + _kept_open(text, function)
         return f" {function}() returns null where {missing}, or this user may not open the {what}.{fixed}{kept}"
     if function in ("getenv", "secure_getenv"):
         name = f"`{first[1:-1]}`" if first is not None else "a variable"

@@ -25,7 +25,7 @@ from pytracer.analyze.evidence.own_code.c_text import (
     statement_span,
 )
 from pytracer.analyze.evidence.own_code.c_text import without_comments as plain
-from pytracer.analyze.evidence.own_code.libc_nulls import null_when
+from pytracer.analyze.evidence.own_code.libc_nulls import changed_folder, null_when
 from pytracer.analyze.evidence.own_code.made_memory import allocations
 from pytracer.analyze.evidence.own_code.native_bounds import LOOP
 from pytracer.analyze.evidence.own_code.native_source import own_source
@@ -151,7 +151,7 @@ def returned_null(
         returned,
         _of_program(view, frame, given),
         asks,
-        _when(text, file, function, given),
+        _when(view, text, file, function, given),
     )
 
 
@@ -189,14 +189,15 @@ def _through_call(
     function = re.split(r"::|\.", found[0]["called"])[-1]
     at = line_in(file, number, None)
     returned, asks = _null_return(text, file, function, given)
-    when, shown = _when(text, file, function, given), shortened(call, _QUOTED)
+    when, shown = _when(view, text, file, function, given), shortened(call, _QUOTED)
     wanted = _of_program(view, frame, given) if returned is not None else None
     return UncheckedResult(shown, shown, around.name, at, at, returned, wanted, asks, when, direct=True)
 
 
-def _when(text: str, file: str, function: str, given: Sequence[str]) -> str:
+def _when(view: ProcessView, text: str, file: str, function: str, given: Sequence[str]) -> str:
     """When it returns null: also of a function of the program that returns what one of the C library does."""
-    found = null_when(text, function, given) or _unexported(text, file, function, given)
+    moved = changed_folder(view)
+    found = null_when(text, function, given, moved) or _unexported(text, file, function, given)
     functions = defined(text, function)
     end = closing(text, functions[0].body) if len(functions) == 1 else None
     if found or end is None:
@@ -206,7 +207,7 @@ def _when(text: str, file: str, function: str, given: Sequence[str]) -> str:
     last = closing(values[0], call.end() - 1) if call is not None else None
     if call is None or last is None or values[0][last:].strip(") "):
         return ""
-    inner = null_when(text, call["called"], split(values[0][call.end() : last]))
+    inner = null_when(text, call["called"], split(values[0][call.end() : last]), moved)
     return f" {function}() returns what {call['called']}() does.{inner}" if inner else ""
 
 

@@ -187,3 +187,14 @@ def test_wrapper_of_fopen_is_told_with_what_it_returns(tmp_path: Path) -> None:
 def test_line_with_another_pointer_is_not_told(how: dict[str, Any], tmp_path: Path) -> None:
     """Nor one that writes, multiplies, or asks before."""
     assert unchecked_result(view_of(tmp_path, made="int n = 0;", **how)) is None
+
+
+def test_folder_that_the_program_changed_is_told_of_a_path_that_may_be_relative(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(globals(), "PROGRAM", PROGRAM + 'os.chdir(config["out"])\n')
+    found = unchecked_result(view_of(tmp_path, made='FILE *e = fopen(tok, "r");'))
+    assert found is not None
+    assert """(`os.chdir(config['out'])`) changes to: make it absolute before that.""" in found.advice
+    fixed = unchecked_result(view_of(tmp_path, made='FILE *e = fopen("/data/x", "r");'))
+    assert fixed is not None and "chdir" not in fixed.advice
