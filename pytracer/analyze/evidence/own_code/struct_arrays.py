@@ -35,6 +35,7 @@ _MOST_MOVED, _QUOTED = 3, 60
 _CLOSE = 1 << 20
 _LEAST_BITS = 1 << 23  # a float32 that is less has no exponent
 _FLOATS = {4: "f", 8: "d"}
+_NEVER_RESET = " No line sets `{}` back to 0: do that where a new round begins, if it is not to count over all calls."
 _LEAST_FLOAT, _MOST_FLOAT = 1e-6, 1e9
 
 
@@ -63,6 +64,7 @@ class StructArray(msgspec.Struct, frozen=True):
     is_set: bool  # some line of the source sets the counter, or clears its structure
     base: int
     given: str
+    is_reset: bool = True  # some line sets the counter
 
     @property
     def summary(self) -> str:
@@ -119,7 +121,7 @@ class StructArray(msgspec.Struct, frozen=True):
         return (
             f"{grow}, or add less: there is room for {limit} elements of `{self.array}` ({self.declared_at}), and "
             f"{self.function}() adds one at `{self.counter}`{checks}. Let it refuse what has no room before it writes."
-            f"{unset}"
+            f"{unset}{'' if self.is_reset else _NEVER_RESET.format(self.counter)}"
         )
 
 
@@ -230,12 +232,13 @@ class _Search:
             counter.name if counter is not None else None,
             follows,
             counter is not None
-            and (_is_compared(body, counter.name) or _has_test(self._text, counter.name, size, count)),
+            and (is_compared(body, counter.name) or _has_test(self._text, counter.name, size, count)),
             number,
             number is not None and _is_in_memory(self._view, index, whole),
             counter is not None and _is_set(self._text, counter.name),
             base,
             given,
+            counter is None or is_reset(self._text, counter.name),
         )
 
     def _declared(self, structure: Structure, field: Field) -> tuple[int, str]:
@@ -261,7 +264,8 @@ def _is_held(text: str, low: int, start: int, running: str) -> bool:
     return name is not None and re.search(rf"\b{name}\s*(?:->|\[)|\*\s*{name}\b", running) is not None
 
 
-def _is_compared(body: str, name: str) -> bool:
+def is_compared(body: str, name: str) -> bool:
+    """Whether a function compares a field with anything."""
     how = r"\s*(?:[<>]=?|[=!]=)"
     return re.search(rf"\b{name}\s*(?:[+-]\s*\w+)?{how}|[\w)]{how}[^;{{]*\b{name}\b", body) is not None
 
@@ -293,6 +297,11 @@ def _extent(array: HeldArray) -> int:
 def _is_set(text: str, name: str) -> bool:
     clears = r"\bcalloc\s*\(|\bmemset\s*\(|\bnew\s+\w+\s*(?:\(\s*\)|\{\s*\})"
     return re.search(rf"\b{name}\s*=(?!=)|{clears}", text) is not None
+
+
+def is_reset(text: str, name: str) -> bool:
+    """Whether any line sets a field to something, but where its structure is made."""
+    return re.search(rf"(?:->|\.)\s*{name}\s*=(?!=)|\bmemset\s*\(", text) is not None
 
 
 def _as_float(index: int, nbytes: int) -> float | None:

@@ -21,7 +21,7 @@ from pytracer.analyze.evidence.wild.ended_memory import ended_memory
 from pytracer.analyze.evidence.wild.expanded_argument import expanded_argument
 from pytracer.analyze.evidence.wild.explanation import Explanation
 from pytracer.analyze.evidence.wild.far_index import far_index
-from pytracer.analyze.evidence.wild.fixed_array import fixed_array
+from pytracer.analyze.evidence.wild.fixed_array import fixed_array, overrun_pointer
 from pytracer.analyze.evidence.wild.float_index import float_index
 from pytracer.analyze.evidence.wild.freed_argument import freed_argument
 from pytracer.analyze.evidence.wild.freed_callback import freed_callback
@@ -104,6 +104,7 @@ _FINDERS: tuple[Callable[[ProcessView], Explanation | None], ...] = (
     cut_argument,
     missing_memory,
     fixed_array,
+    overrun_pointer,
     by_empty_count,
     short_vector,
     ended_field,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pytracer.analyze.address_space.referrers import data_registers
+from pytracer.analyze.evidence.own_code.overrun_fields import overrun_field
 from pytracer.analyze.evidence.own_code.struct_arrays import struct_array
 from pytracer.analyze.evidence.wild.by_source import BySource
 from pytracer.analyze.view import ProcessView
@@ -19,3 +20,9 @@ def fixed_array(view: ProcessView) -> BySource | None:
         return None
     counted = {found.index % (1 << bits) for bits in (32, 64)} | {(found.index + 1) % (1 << bits) for bits in (32, 64)}
     return BySource(found, found.base in held and (found.known or not counted.isdisjoint(held)))
+
+
+def overrun_pointer(view: ProcessView) -> BySource | None:
+    """A pointer behind such an array in the same structure, which holds the array's kind of numbers."""
+    found = overrun_field(view)
+    return BySource(found, sure=False) if found is not None else None
