@@ -10,7 +10,8 @@ import msgspec
 
 from pytracer._text import hex_addr
 from pytracer.analyze.evidence.lifetime.variables import program_frames
-from pytracer.analyze.evidence.lifetime.where_made import line_that_made
+from pytracer.analyze.evidence.lifetime.where_made import line_that_made, place_of
+from pytracer.analyze.evidence.own_code.narrow_callbacks import NarrowCallback, narrow_callback
 from pytracer.analyze.evidence.own_code.unset_restype import UnsetRestype, native_call_behind, unset_restype
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.slice import Slice
@@ -35,12 +36,20 @@ class CutMemory(msgspec.Struct, frozen=True):
     base: int
     made: str | None
     returned: UnsetRestype | None = None
+    callback: NarrowCallback | None = None
+    declared: LineWords | None = None  # the line of its prototype
 
     @property
     def summary(self) -> str:
         """Behind the headline."""
         if self.returned is not None:
             return f"it was made of {hex_addr(self.base)}, the lower 32 bits of {self.returned.source}"
+        if self.callback is not None:
+            one = self.callback
+            return (
+                f"it was made of {hex_addr(self.base)}, the lower 32 bits of the address that C passed for "
+                f"`{one.name}` of {one.function}(): `{one.prototype}` ({self.declared}) declares that as {one.kind}"
+            )
         return (
             f"it was made of the address {hex_addr(self.base)}, which has 32 bits, and this process has no memory "
             "there: the upper half was lost"
@@ -53,6 +62,13 @@ class CutMemory(msgspec.Struct, frozen=True):
             return (
                 f"{self.returned.repair}: without it ctypes takes the result for a C int, and keeps 32 bits of the "
                 "address, where this process has no memory."
+            )
+        if self.callback is not None:
+            one = self.callback
+            return (
+                f"Declare argument {one.place} of `{one.prototype}` at {self.declared} as ctypes.c_void_p or "
+                f"POINTER(...), as the C function that calls {one.function}() passes an address there: of {one.kind} "
+                "32 bits arrive."
             )
         line = f", before {self.made} makes a tensor of it" if self.made is not None else ""
         return (
@@ -70,7 +86,21 @@ def cut_memory(view: ProcessView) -> CutMemory | None:
     if any(item.start < HALF for item in crash.mappings):
         return None
     made = line_that_made(view, storage.base, also_failing=True)
-    return CutMemory(storage.base % _WHOLE, made, _returned(view, made) if made is not None else None)
+    returned = _returned(view, made) if made is not None else None
+    found = CutMemory(storage.base % _WHOLE, made, returned)
+    callback = _callback(view, made) if made is not None and returned is None else None
+    if callback is None:
+        return found
+    return msgspec.structs.replace(found, callback=callback, declared=place_of(view, callback.file, callback.line))
+
+
+def _callback(view: ProcessView, made: LineWords) -> NarrowCallback | None:
+    at = PythonFrame(file=made.file, line=made.line)
+    tree = syntax_tree(view.process.snapshot, at)
+    if tree is None or made.line is None:
+        return None
+    files = program_files(view.process.snapshot, [*program_frames(view), at])
+    return narrow_callback(files, scope_of(tree, made.line), made.line)
 
 
 def _returned(view: ProcessView, made: LineWords) -> UnsetRestype | None:

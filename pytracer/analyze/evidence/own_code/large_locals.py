@@ -42,7 +42,11 @@ class LargeLocal(msgspec.Struct, frozen=True):
 
     def advice(self, more: str) -> str:
         """The change to make. `more`: how such a thread gets a larger stack."""
-        grows = "" if self.array.size is not None else f": it grows with `{self.array.bounds.strip('[]')}`"
+        grows = (
+            ""
+            if self.array.size is not None
+            else f": it grows with `{self.array.bounds.strip('[]').replace('][', '` and `')}`"
+        )
         return (
             f"Take the memory of `{self.array.name}` from the heap ({self.array.place}: malloc() and free(), or "
             f"std::vector), or let the caller pass it{grows}. A larger stack only moves the limit ({more})."
