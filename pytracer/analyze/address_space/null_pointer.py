@@ -63,6 +63,14 @@ def null_sibling(view: ProcessView) -> AlsoCrashed | None:
     return next((item for item in parts if place is None or item.fault_addr < place.addr), None)
 
 
+def _is_stepped_null(view: ProcessView) -> bool:
+    """Whether a loop over a text went one step before null, as libc's strtod() does: null - 1, read at + 1."""
+    place, instruction = view.place, view.instruction
+    if place is None or place.addr or instruction is None or instruction.base_value is None:
+        return False
+    return instruction.index is None and instruction.base_value >= (1 << 64) - _LARGEST_ACCESS_BYTES
+
+
 def has_constant_address(view: ProcessView) -> bool:
     """Whether the address is a constant in the instruction: the compiler knew what the access would meet."""
     place, instruction = view.place, view.instruction
@@ -118,7 +126,7 @@ def null_confidence(view: ProcessView) -> Confidence | None:
         base = instruction.base_value if instruction.base is not None else 0
         if base == 0:
             return "certain"
-        if base is None or base == place.addr == 0 or null_sibling(view) is not None:
+        if base is None or base == place.addr == 0 or _is_stepped_null(view) or null_sibling(view) is not None:
             return "likely"
         aligned = base % POINTER_ALIGNMENT == 0 and instruction.addr == place.addr
         return "possible" if aligned and not is_known_number(view) else None

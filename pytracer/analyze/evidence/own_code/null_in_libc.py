@@ -15,6 +15,7 @@ from pytracer.analyze.evidence.own_code.c_text import arguments_at, closing, fun
 from pytracer.analyze.evidence.own_code.c_text import without_comments as plain
 from pytracer.analyze.evidence.own_code.native_source import own_source
 from pytracer.analyze.evidence.own_code.unchecked_result import UncheckedResult, returned_null
+from pytracer.analyze.naming import line_in
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import NativeFrame
 
@@ -34,6 +35,9 @@ _LOCKED = ("readdir", "closedir")  # of which the lock is written first
 _CALLS = Pattern(rf"(?<![\w.>])(?:std\s*::\s*)?(?P<name>{'|'.join((*_STREAM, *_TEXT))})\s*\(")
 _LIBC, _COPIES = Pattern(r"^libc[.-]"), Pattern(r"^_*(?:mem|str|wmem|wcs)")
 _NAME = Pattern(r"^[A-Za-z_]\w*$")
+_PARTS = Pattern(r"^(?P<called>strtok|strtok_r|strsep)\s*\(")
+_ALSO_IN_LOOP = 2
+_STEPPED = (1 << 64) - 64  # null - 1, from which a loop over a text goes on
 
 
 def null_in_libc(view: ProcessView) -> UncheckedResult | None:
@@ -44,17 +48,48 @@ def null_in_libc(view: ProcessView) -> UncheckedResult | None:
     if not inner or not all(_LIBC.match(image_name(item.image)) for item in inner):
         return None
     source = own_source(frame) if frame is not None else None
-    if frame is None or source is None or source[0].line is None or instruction is None or instruction.base_value != 0:
+    if frame is None or source is None or source[0].line is None or instruction is None:
         return None
-    if not frame.lines or frame.lines[0] != source[0]:
+    if instruction.base_value is None or 0 < instruction.base_value < _STEPPED:
         return None
+    lines = frame.lines or []
+    if source[0] not in lines or any(item.function not in _TEXT for item in lines[: lines.index(source[0])]):
+        return None  # in a function that the compiler put into it, but for the C library's own
     file, number, text = source[0].file or "", source[0].line, plain("\n".join(source[1]))
     place = statement_at(text.split("\n"), number)
     access = view.fault.access if view.fault is not None else None
     name = _given(text, place, number, inner[0], access)
     if name is None:
         return None
-    return returned_null(view, frame, (file, _without_uses(text, name)), name, place, place, number)
+    found = returned_null(view, frame, (file, _without_uses(text, name)), name, place, place, number)
+    return found or _no_part_left(file, text, name, place, number)
+
+
+def _no_part_left(file: str, text: str, name: str, place: int, number: int) -> UncheckedResult | None:
+    """Of a variable that nothing but strtok() and the like sets, again in a loop, and that nothing asks for."""
+    around = function_around(text, place)
+    end = closing(text, around.body) if around is not None else None
+    if around is None or end is None:
+        return None
+    own = rf"(?<![\w.>]){re.escape(name)}\b"
+    sets = [*re.compile(rf"{own}\s*=(?!=)\s*(?P<value>[^;]*);").finditer(text, around.body, end)]
+    calls = [_PARTS.match(item["value"].strip()) for item in sets]
+    if len(sets) < _ALSO_IN_LOOP or not all(calls) or not around.body < sets[0].start() < place:
+        return None
+    rest = re.sub(rf"{own}\s*=(?!=)[^;]*;|\*\s*{own}\s*;", "", text[around.body : end])
+    if re.search(own, re.sub(rf"\b(?:{'|'.join(_TEXT)})\s*\(\s*{own}", "", rest)) is not None:
+        return None
+    made = sets[-1]
+    function = made["value"].partition("(")[0].strip()
+    return UncheckedResult(
+        name,
+        " ".join(made["value"].split()),
+        around.name,
+        line_in(file, text.count("\n", 0, made.start()) + 1, None),
+        line_in(file, number, None),
+        when=f" {function}() returns null where the text has no further part: compare how many parts it has with how "
+        "many are taken.",
+    )
 
 
 def _given(text: str, place: int, number: int, inner: NativeFrame, access: str | None) -> str | None:

@@ -119,3 +119,26 @@ def test_tested_streams_and_other_pointers_are_not_told(how: dict[str, Any], tmp
         assert null_in_libc(view) is None
         return
     assert found(tmp_path, inner=inner, **given) is None
+
+
+PART, NEXT = 'char *part = strtok(text, ",");', 'sum += atof(part); part = strtok(NULL, ",");'
+
+
+@pytest.mark.parametrize("base", [0, (1 << 64) - 1])
+def test_text_with_too_few_parts_is_named_with_the_call_that_finds_none(base: int, tmp_path: Path) -> None:
+    """strtod() steps one back before it reads."""
+    item = found(tmp_path, made=PART, use=NEXT, inner="____strtod_l_internal", base=base)
+    assert item.summary == '`part` is null, as `strtok(NULL, ",")` at ops.c:12 returned it'
+    assert "compare how many parts it has with how many are taken" in item.advice
+
+
+@pytest.mark.parametrize(
+    ("made", "use"),
+    [
+        (PART, "if (!part) break; " + NEXT),
+        (PART, NEXT.replace("strtok", "next_of")),
+        (PART + " keep(part);", NEXT),
+    ],
+)
+def test_part_that_is_asked_for_or_may_be_another_is_not_named(made: str, use: str, tmp_path: Path) -> None:
+    assert found(tmp_path, made=made, use=use, inner="____strtod_l_internal") is None
