@@ -11,6 +11,7 @@ from pytracer.analyze.collectives.call_sites import site_of
 from pytracer.analyze.collectives.collected_sizes import collected_size
 from pytracer.analyze.collectives.counted_calls import at_other_lines
 from pytracer.analyze.collectives.description import place_of, span_words, value_of
+from pytracer.analyze.collectives.differing_types import differing_type
 from pytracer.analyze.collectives.extra_calls import extra_call
 from pytracer.analyze.collectives.left_out_calls import left_out_in_line
 from pytracer.analyze.collectives.library_calls import is_of_ddp, library_call
@@ -160,6 +161,9 @@ def _of_value(job: JobView, match: GroupMatch, found: Mismatch) -> Explained:
             return Explained(itself.advice, itself.subject)
         known = _of_root(job, match, found)
         return Explained(known if known is not None else _ADVICE["root"])
+    types = differing_type(*sides) if sides is not None and found.field == "dtype" else None
+    if types is not None and site_of(sides[0][1]) == site_of(sides[1][1]):
+        return Explained(types.advice, places=types.places)
     if found.field != "size":
         return Explained(_ADVICE[found.field])
     part = local_part(*sides) if sides is not None and site_of(sides[0][1]) == site_of(sides[1][1]) else None

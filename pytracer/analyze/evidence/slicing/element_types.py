@@ -31,6 +31,7 @@ _DRAWS = frozenset({"random", "rand", "randn", "standard_normal", "normal", "uni
 _DEFAULTS = {"memmap": "uint8", "fromfile": "float64", "from_file": "float32", "zeros": "float64", "ones": "float64",
              "empty": "float64", "linspace": "float64"}  # fmt: skip
 _NUMPY = Pattern(r"^(?:np|numpy)\.")
+_MODULE = Pattern(r"^(?:np|numpy|torch)$")
 _RANDOM = Pattern(r"^(?:np|numpy)\.random\.(?:default_rng|RandomState)\(|^(?:np|numpy)\.random$")
 
 
@@ -49,6 +50,13 @@ def type_named(back: Slice, node: ast.AST, spot: Spot) -> str | None:
         name = last.id if isinstance(last, ast.Name) else ""
     name = _NAMES.get(name, name)
     return name if name in BYTES else None
+
+
+def keeps_type(call: ast.Call) -> bool:
+    """Whether a method of a tensor gives another of the same type: `rows.clone()`."""
+    owner = call.func.value if isinstance(call.func, ast.Attribute) else None
+    of_module = owner is not None and _MODULE.search(ast.unparse(owner)) is not None
+    return called_name(call) in _SAME and owner is not None and not of_module and not call.args
 
 
 def element_type(back: Slice, node: ast.AST, spot: Spot, depth: int = 8) -> str | None:

@@ -12,6 +12,7 @@ from pytracer.analyze.evidence.exceptions.unmade_results import unmade_object
 from pytracer.analyze.evidence.waits.awaited import awaited_reason
 from pytracer.analyze.evidence.waits.crossed_processes import crossed_processes
 from pytracer.analyze.evidence.waits.ended_fillers import ended_filler
+from pytracer.analyze.evidence.waits.ended_readers import ended_reader
 from pytracer.analyze.evidence.waits.ended_threads import lost_results, no_other_could, thread_behind
 from pytracer.analyze.evidence.waits.endless_work import endless_work
 from pytracer.analyze.evidence.waits.exited_workers import exited_workers
@@ -109,6 +110,7 @@ def last_wait(job: JobView, ended: ProcessView) -> tuple[ProcessView, Stood] | N
         without=lost_task(job, view, wait),
         untaken=untaken,
         unread_by=unread,
+        reader=ended_reader(job, chain),
         started=_started(job, view, wait) if wait.kind == "forked-notice" else None,
         unmade=unmade_object(job, view) if lost_results(view, wait) else None,
         filler=ended_filler(view, wait),

@@ -17,6 +17,7 @@ from pytracer.analyze.evidence.limits.slow_patterns import SlowPattern, pattern_
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.waits.ended_fillers import EndedFiller
+from pytracer.analyze.evidence.waits.ended_readers import EndedReader
 from pytracer.analyze.evidence.waits.ended_threads import EndedThread
 from pytracer.analyze.evidence.waits.executor_words import executor_words
 from pytracer.analyze.evidence.waits.exited_workers import ExitedWorkers
@@ -132,6 +133,8 @@ class Stood(msgspec.Struct, frozen=True):
 
     unread_by: SharedQueue | None = None
     """Of a parent that alone takes from the queue whose thread its child waits for."""
+    reader: EndedReader | None = None
+    """Of a child that took from that queue, and had ended."""
 
     started: ParentThread | LibraryThread | None = None
     """What a forked child waited for, and its parent had started."""
@@ -182,7 +185,7 @@ def unread_words(view: ProcessView, found: Stood) -> str:
     takes = (
         found.unread_by.words(found.wait.at.file) if found.unread_by is not None and found.wait.at is not None else ""
     )
-    return f", which cannot end before {what}{takes}"
+    return f", which cannot end before {what}{takes}{found.reader.words if found.reader is not None else ''}"
 
 
 def _gone_words(view: ProcessView, found: Stood) -> str:
@@ -363,6 +366,8 @@ def _own_advice(view: ProcessView, found: Stood) -> str:
                 return f"{polled} If it was only slow to come, raise the time limit."
             ahead = ahead_advice(view, found.wait, found.working)
             return f"{_WORKING} {ahead or wait_advice(view, found.wait)}"
+        if found.reader is not None:
+            return handled + found.reader.advice
         if found.unread:
             queue = unread_queue(view, found.wait) if kind == "unread-queue" else None
             later = read_later(view, found.wait)

@@ -194,14 +194,14 @@ def _sides(view: ProcessView, script: PythonFrame, tree: ast.Module) -> tuple[st
     found = []
     for name in dict.fromkeys(made_queues(tree)):
         names = names_of_object(tree, name)
-        gets = [item for function in own for item in _gets(function, names)]
+        gets = [item for function in own for item in gets_of(function, names)]
         puts = [item for item in puts_into(tree, names) if scope_of(tree, item.lineno) not in own]
         if len(gets) == 1 and puts:
             found.append((name, names, gets[0], puts))
     if len(found) != 1 or script.file is None:
         return None
     name, names, get, puts = found[0]
-    reader = _reader(view, script.file, tree, get)
+    reader = reader_of(view, script.file, tree, get)
     return _text(puts[0]), reader, _filling(tree, puts, names, reader.mark)
 
 
@@ -209,7 +209,8 @@ def _text(put: ast.Call) -> str:
     return ast.unparse(put.func.value) if isinstance(put.func, ast.Attribute) else ""
 
 
-def _gets(function: ast.AST, names: frozenset[str]) -> Iterator[ast.Call]:
+def gets_of(function: ast.AST, names: frozenset[str]) -> Iterator[ast.Call]:
+    """The calls in it that take from a queue of these names."""
     for item in nodes_of(function):
         if not isinstance(item, ast.Call) or not isinstance(item.func, ast.Attribute) or item.func.attr != "get":
             continue
@@ -217,7 +218,8 @@ def _gets(function: ast.AST, names: frozenset[str]) -> Iterator[ast.Call]:
             yield item
 
 
-def _reader(view: ProcessView, file: str, tree: ast.Module, get: ast.Call) -> Reader:
+def reader_of(view: ProcessView, file: str, tree: ast.Module, get: ast.Call) -> Reader:
+    """Until when the function around `get` takes."""
     scope = scope_of(tree, get.lineno)
     loops = loops_around(tree, get.lineno)
     count, bound = None, None

@@ -104,3 +104,67 @@ def test_two_queues_of_one_assignment_are_told_apart(run: Path) -> None:
     feeder: list[Frame] = [("Queue._finalize_join", f"{LIB}/queues.py", 199)]
     child = Box(pid=102, ppid=101, created_ns=6_000_000_000).versions(torch="2.13.0").at(100).mark("begin")
     assert "put into `games` is read" in summary(ended(run, stopped(parent(), join), stopped(child, feeder)))
+
+
+READ = """import multiprocessing as mp
+class Reader(mp.Process):
+    def __init__(self, pages, queue): self.pages, self.queue = pages, queue
+    def run(self):
+        for page in self.pages:
+            self.queue.put(page)
+        {mark}
+class Writer(mp.Process):
+    def __init__(self, queue): self.queue = queue
+    def run(self):
+        while True:
+            item = self.queue.get()
+            if item is None:
+                break
+def main():
+    queue = mp.Queue()
+    children = [Writer(queue), Reader([1], queue), Reader([2], queue)]
+    for child in children:
+        child.start()
+    for child in children[1:]:
+        child.join()
+    {last}
+main()
+"""
+
+
+def read_by_a_child(
+    run: Path, mark: str = "self.queue.put(None)", last: str = "pass", writer: Box | None = None
+) -> Report:
+    """The parent is in line 21, the second reader at its end; `writer`: None of one that had ended well."""
+    script = str(s.program_in(run, READ.format(mark=mark, last=last)))
+    join: list[Frame] = [("Popen.poll", f"{LIB}/popen_fork.py", 27), ("main", script, 21)]
+    feeder: list[Frame] = [
+        ("Thread.join", "/usr/lib/python3.11/threading.py", 1119),
+        ("Queue._finalize_join", f"{LIB}/queues.py", 199),
+        ("BaseProcess._bootstrap", f"{LIB}/process.py", 317),
+        ("main", script, 19),
+    ]
+    child = Box(pid=102, ppid=101, created_ns=6_000_000_000).at(-500).versions(torch="2.13.0").at(100).mark("begin")
+    over = Box(pid=103, ppid=101, created_ns=6_000_000_000).at(-400).versions(torch="2.13.0").at(3_900).mark("begin")
+    box = parent() if writer is not None else parent().at(4_000).wait(103, exit_code=0)
+    return ended(run, stopped(box, join), stopped(child, feeder), writer or over)
+
+
+def test_reader_that_ends_at_the_first_of_several_marks_is_named_and_not_the_join(run: Path) -> None:
+    """Found by a twin: the parent was told to read a queue that has a reader of its own."""
+    report = read_by_a_child(run)
+    assert "put into `queue` is read; Writer.run takes (line 12) until it gets `None`, and ends" in summary(report)
+    assert "But line 7 puts `None` in each process that runs Reader.run: the first one to do so" in advice(report)
+    assert "take from `queue`" not in advice(report)
+
+
+@pytest.mark.parametrize("parts", [{"mark": "pass"}, {"mark": "pass", "last": "queue.put(None)"}])
+def test_reader_whose_mark_the_children_do_not_put_is_not_said_to_have_ended_at_it(
+    parts: dict[str, str], run: Path
+) -> None:
+    assert "Writer.run takes" not in summary(read_by_a_child(run, **parts))
+
+
+def test_reader_that_still_runs_is_not_said_to_have_ended(run: Path) -> None:
+    running = Box(pid=103, ppid=101, created_ns=6_000_000_000).versions(torch="2.13.0").at(100).mark("begin")
+    assert "and ends" not in summary(read_by_a_child(run, writer=stopped(running, [("Writer.run", "x.py", 12)])))

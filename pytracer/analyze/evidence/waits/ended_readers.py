@@ -1,0 +1,108 @@
+"""What took from the queue that a child at its end waits for, where that had ended before all was put.
+
+The parent joins the child, and would wait for ever; that it does not read the queue itself is no mistake then.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from pytracer._text import list_words
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
+from pytracer.analyze.evidence.syntax.passing import names_of_object
+from pytracer.analyze.evidence.syntax.scopes import qualified_name, scope_of
+from pytracer.analyze.evidence.waits.queue_marks import puts_into
+from pytracer.analyze.evidence.waits.unread_at_exit import Reader, gets_of, reader_of
+from pytracer.analyze.evidence.waits.unread_queues import entries, unread_queue
+from pytracer.analyze.evidence.waits.wait_advice import LEFT
+from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait
+from pytracer.analyze.evidence.waits.waits import main_stack
+from pytracer.analyze.kin import children_of, left_by
+from pytracer.analyze.tensors.source_lines import syntax_tree
+from pytracer.analyze.view import JobView, ProcessView
+
+
+class EndedReader(msgspec.Struct, frozen=True):
+    """`marks`: the lines that put the mark at which the reader ends, each in a function that children run: `by`."""
+
+    queue: str
+    reader: Reader
+    marks: tuple[int, ...]
+    by: tuple[str, ...]
+
+    @property
+    def words(self) -> str:
+        """After what the child waits for."""
+        return f"; {self.reader.words}"
+
+    @property
+    def advice(self) -> str:
+        """How the reader goes on for as long as others put."""
+        read = self.reader
+        if not self.marks:
+            until = "Let it take until a mark (`None`) that is put last, when all who put have ended"
+            return f"{read.words}. {until}. {LEFT}"
+        many = len(self.marks) > 1
+        lines = f"line{'s' * many} {list_words([str(item) for item in self.marks])} put{'s' * (not many)}"
+        return (
+            f"{read.words}. But {lines} `{read.mark}` in each process that runs {list_words(self.by)}: the first one "
+            "to do so ends the reader, while others still put. Let it count them, and end after as many as there are "
+            f"such processes; or put one `{read.mark}` when all of these have been joined. {LEFT}"
+        )
+
+
+def ended_reader(job: JobView, chain: Sequence[tuple[ProcessView, ProcessWait]]) -> EndedReader | None:
+    """Of a parent that joins a child at its end; None where who takes may still run, or is not known by one line.
+
+    Args:
+        job: All processes.
+        chain: Who waits for whom: the child and its parent are the last two.
+    """
+    if len(chain) < 2:
+        return None
+    pair = dict((wait.kind, (view, wait)) for view, wait in chain[-2:])
+    (parent, its), (child, _) = pair.get("child", chain[-2]), pair.get("unread-queue", chain[-1])
+    queue = unread_queue(parent, its) if {*pair} == {"child", "unread-queue"} else None
+    tree = syntax_tree(parent.process.snapshot, its.at) if queue is not None else None
+    if queue is None or tree is None or its.at is None or its.at.file is None or not _one_left(job, parent, child):
+        return None
+    names = names_of_object(tree, queue.name)
+    gets = [item for item in gets_of(tree, names) if scope_of(tree, item.lineno) in [*entries(tree)]]
+    if len(gets) != 1 or len([*gets_of(tree, names)]) != 1:
+        return None
+    scope = scope_of(tree, gets[0].lineno)
+    if _runs(job, parent, its.at.file, scope):
+        return None
+    reader = reader_of(parent, its.at.file, tree, gets[0])
+    marks = [*_marks(tree, names, reader.mark)] if reader.mark is not None else []
+    if reader.mark is not None and not marks:
+        return None
+    by = dict.fromkeys(qualified_name(tree, scope_of(tree, item.lineno)) for item in marks)
+    return EndedReader(queue.name, reader, tuple(item.lineno for item in marks), tuple(by))
+
+
+def _one_left(job: JobView, parent: ProcessView, child: ProcessView) -> bool:
+    """Whether a child of the parent had ended well while that one could not."""
+    ended = child.process.ended_mono_ns
+    others = (item for item in children_of(job, parent) if item.index != child.index)
+    return ended is not None and any(left_by(item, ended) for item in others)
+
+
+def _runs(job: JobView, parent: ProcessView, file: str, scope: ast.AST) -> bool:
+    """Whether a child was in the function at its end."""
+    first, last = getattr(scope, "lineno", 0), getattr(scope, "end_lineno", 0)
+    return any(
+        frame.file == file and frame.line is not None and first <= frame.line <= last
+        for item in children_of(job, parent)
+        for frame in main_stack(item)
+    )
+
+
+def _marks(tree: ast.Module, names: frozenset[str], mark: str) -> Iterator[ast.Call]:
+    """The lines of what children run that put it, where no other line does."""
+    puts = [item for item in puts_into(tree, names) if item.args and ast.unparse(item.args[0]) == mark]
+    own = [node for entry in entries(tree) for node in nodes_of(entry)]
+    return iter(puts if all(item in own for item in puts) else ())
