@@ -45,7 +45,9 @@ def differing_type(first: Side, second: Side) -> DifferingType | None:
     return None
 
 
-def _words(makers: list[Made], types: list[str | None], dtypes: dict[str, int | None], here: str | None) -> DifferingType:
+def _words(
+    makers: list[Made], types: list[str | None], dtypes: dict[str | None, int | None], here: str | None
+) -> DifferingType:
     known = 0 if types[0] in dtypes else 1
     one, other = makers[known], makers[1 - known]
     kind, wanted = types[known] or "", next(item for item in dtypes if item != types[known])

@@ -161,8 +161,9 @@ def _of_value(job: JobView, match: GroupMatch, found: Mismatch) -> Explained:
             return Explained(itself.advice, itself.subject)
         known = _of_root(job, match, found)
         return Explained(known if known is not None else _ADVICE["root"])
-    types = differing_type(*sides) if sides is not None and found.field == "dtype" else None
-    if types is not None and site_of(sides[0][1]) == site_of(sides[1][1]):
+    one_line = sides is not None and site_of(sides[0][1]) == site_of(sides[1][1])
+    types = differing_type(*sides) if sides is not None and one_line and found.field == "dtype" else None
+    if types is not None:
         return Explained(types.advice, places=types.places)
     if found.field != "size":
         return Explained(_ADVICE[found.field])

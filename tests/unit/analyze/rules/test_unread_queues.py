@@ -158,11 +158,9 @@ def test_reader_that_ends_at_the_first_of_several_marks_is_named_and_not_the_joi
     assert "take from `queue`" not in advice(report)
 
 
-@pytest.mark.parametrize("parts", [{"mark": "pass"}, {"mark": "pass", "last": "queue.put(None)"}])
-def test_reader_whose_mark_the_children_do_not_put_is_not_said_to_have_ended_at_it(
-    parts: dict[str, str], run: Path
-) -> None:
-    assert "Writer.run takes" not in summary(read_by_a_child(run, **parts))
+@pytest.mark.parametrize("last", ["pass", "queue.put(None)"])
+def test_reader_whose_mark_the_children_do_not_put_is_not_said_to_have_ended_at_it(last: str, run: Path) -> None:
+    assert "Writer.run takes" not in summary(read_by_a_child(run, mark="pass", last=last))
 
 
 def test_reader_that_still_runs_is_not_said_to_have_ended(run: Path) -> None:
