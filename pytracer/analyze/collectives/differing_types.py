@@ -53,8 +53,8 @@ def _words(
     kind, wanted = types[known] or "", next(item for item in dtypes if item != types[known])
     lines = [line_in(item.spot.file, item.line, here) for item in (one, other)]
     return DifferingType(
-        f"What {lines[0]} (`{short(as_written(one))}`) makes is {kind}, as rank {dtypes[kind]} passed; the other way to "
-        f"make it is {lines[1]} (`{short(as_written(other))}`). Give both one dtype: `.to(torch.{wanted})` at the "
+        f"What {lines[0]} (`{short(as_written(one))}`) makes is {kind}, as rank {dtypes[kind]} passed; the other way "
+        f"to make it is {lines[1]} (`{short(as_written(other))}`). Give both one dtype: `.to(torch.{wanted})` at the "
         "first.",
         tuple((item.spot.file, item.line) for item in (one, other) if item.spot.file is not None),
     )

@@ -103,8 +103,9 @@ class Uneven(msgspec.Struct, frozen=True):
             first = line_in(spot.file, node.lineno, self.here)
             return (
                 f"Leave items out before they are shared out: what {first} leaves out of the part of a rank makes its "
-                f"rounds fewer, also where {where} gives all as many. Or agree on the smallest number of rounds "
-                "(all_reduce() with MIN), and stop there on all ranks"
+                f"rounds fewer, also where {where} gives all as many. If it leaves out none, cut {what} to a multiple "
+                f"of the number of ranks at {where}. Or agree on the smallest number of rounds (all_reduce() with "
+                "MIN), and stop there on all ranks"
             )
         return (
             f"Give all ranks as many: cut {what} to a multiple of the number of ranks at {where}, where each item "

@@ -9,6 +9,7 @@ from itertools import islice
 
 from pytracer._printable import shell_word
 from pytracer.analyze.deaths.order import is_interrupt
+from pytracer.analyze.evidence.ends.sender_lines import sender_advice
 from pytracer.analyze.evidence.ends.sent_signals import Sent, deadly_signal
 from pytracer.analyze.evidence.ends.signal_senders import (
     from_time_limit,
@@ -216,6 +217,6 @@ def advice_for(job: JobView, view: ProcessView, sent: Sent | None) -> str:
     if frame is None:
         return "Find out why that process sent the signal; the program itself did nothing wrong at this place."
     return (
-        f"Find out why that process sent the signal. If it was a time limit: the program was at "
+        f"{sender_advice(view)} If it was a time limit: the program was at "
         f"{place_words(frame)} then; see the stacks for what it did there."
     )

@@ -77,11 +77,11 @@ class SizeSource(msgspec.Struct, frozen=True):
         return source(self.node)
 
     def left_out_words(self, here: str | None) -> str:
-        """`` , of which line 51 (`keep(doc)`) leaves out some ``; `here`: the file of lines without one."""
+        """`` , of which line 51 (`keep(doc)`) leaves out some, if any ``; `here`: the file of lines without one."""
         if self.left_out is None:
             return ""
         node, spot = self.left_out
-        return f", of which {line_in(spot.file, node.lineno, here)} (`{source(node)}`) leaves out some"
+        return f", of which {line_in(spot.file, node.lineno, here)} (`{source(node)}`) leaves out some, if any"
 
     def whole(self, sizes: dict[int, int]) -> int | None:
         """How many there are in all, where these are the parts that a split of so many gives to ranks 0, 1, ..."""

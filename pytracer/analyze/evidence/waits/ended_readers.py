@@ -63,7 +63,7 @@ def ended_reader(job: JobView, chain: Sequence[tuple[ProcessView, ProcessWait]])
     """
     if len(chain) < 2:
         return None
-    pair = dict((wait.kind, (view, wait)) for view, wait in chain[-2:])
+    pair = {wait.kind: (view, wait) for view, wait in chain[-2:]}
     (parent, its), (child, _) = pair.get("child", chain[-2]), pair.get("unread-queue", chain[-1])
     queue = unread_queue(parent, its) if {*pair} == {"child", "unread-queue"} else None
     tree = syntax_tree(parent.process.snapshot, its.at) if queue is not None else None

@@ -64,6 +64,7 @@ from pytracer.analyze.evidence.ends.exit_requests import READ_ARGUMENTS, exit_wo
 from pytracer.analyze.evidence.ends.oom import oom_trace
 from pytracer.analyze.evidence.ends.own_group import group_of_child
 from pytracer.analyze.evidence.ends.own_terminal import own_terminal
+from pytracer.analyze.evidence.ends.sender_lines import sender_advice
 from pytracer.analyze.evidence.ends.sent_signals import deadly_signal, last_request, obeyed, sent_signals
 from pytracer.analyze.evidence.ends.sigkill import elimination
 from pytracer.analyze.evidence.ends.signal_senders import (
@@ -96,6 +97,7 @@ from pytracer.analyze.platform.signals import (
     SI_KERNEL,
     SIGBUS,
     SIGFPE,
+    SIGHUP,
     SIGILL,
     SIGINT,
     SIGSEGV,
@@ -149,7 +151,12 @@ _BY_DEFAULT: dict[int, tuple[VerdictClass, str, str]] = {
     ),
     **dict.fromkeys(TIMERS, ("timer", "", "")),  # the words are those of evidence/ends/timers.py
 }
+_RELOADS = (
+    "By SIGHUP daemons are asked to open their logs or to read their configuration anew, and a program that has no "
+    "handler for it ends: have none sent to this one, or install a handler, signal.signal(signal.SIGHUP, ...)."
+)
 _OF_LIMITS = (SIGXCPU, SIGXFSZ)  # the kernel sends them at a limit; a process may send them as well
+_NO_LIMIT = "No limit of the process itself (`ulimit`) ended it: another process sent the signal. "
 
 _How = Literal[
     "interrupted",
@@ -439,6 +446,10 @@ def _asked(job: JobView, view: ProcessView) -> _Words:
 
 def _advice_sent(job: JobView, view: ProcessView) -> str:
     number = fatal_signal(view)
+    if number in _OF_LIMITS:
+        return _NO_LIMIT + sender_advice(view)
+    if number == SIGHUP and not lost_terminal(job, view) and view.senders:
+        return f"{sender_advice(view)} {_RELOADS}"
     if number in _BY_DEFAULT and view.crash is None:
         return _BY_DEFAULT[number][2]
     return _TERMINAL if lost_terminal(job, view) else advice_for(job, view, deadly_signal(view))

@@ -27,6 +27,8 @@ are filled (`np.empty((capacity, 84, 84))`), are named where the program came pa
 Of a rank that was killed between two collectives, the lines between them are named, where its function always comes
 from the one to the other, in which another rank was; of a limit of memory, the new arrays that are made there.
 
+A parent that kills its child, and then raises below a condition on its exit code, is told so.
+
 A parent that raised subprocess.TimeoutExpired has killed the child that it waited for. The launcher notes what it
 killed after --hang-action kill, and why it ended the job.
 
@@ -43,11 +45,10 @@ lines between two collectives by an exception that a caller caught.
 
 from __future__ import annotations
 
-from pytracer._patterns import Pattern
 from pytracer._text import capital, uncapital
 from pytracer.analyze.collectives.between_calls import between_calls
 from pytracer.analyze.evidence.ends.keeping_lines import KeepingLine
-from pytracer.analyze.evidence.ends.kill_reasons import asks_for_memory, kill_condition, reason_words
+from pytracer.analyze.evidence.ends.kill_reasons import asks_for_memory, asks_for_time, kill_condition, reason_words
 from pytracer.analyze.evidence.ends.memory_holders import (
     Holding,
     heavy_holding,
@@ -65,6 +66,7 @@ from pytracer.analyze.evidence.ends.memory_limits import (
 )
 from pytracer.analyze.evidence.ends.oom import OomTrace, killed_by_sigkill, oom_trace
 from pytracer.analyze.evidence.ends.own_group import group_of_child
+from pytracer.analyze.evidence.ends.own_kills import own_kill
 from pytracer.analyze.evidence.ends.reserved_arrays import reserved
 from pytracer.analyze.evidence.ends.sent_signals import deadly_signal
 from pytracer.analyze.evidence.ends.sigkill import elimination, other_candidates, time_limit_of_parent
@@ -107,9 +109,6 @@ _HANG_ACTION = (
     "were asked to end. This one did not end by SIGTERM."
 )
 
-_TIMES = Pattern(
-    r"time_?out|monotonic\(|perf_counter\(|\btime\(|deadline|heart_?beat|elapsed|\bstale|_seconds\b|_secs?\b"
-)
 _REST = "what the rest of its memory was: what torch does not allocate (NumPy arrays, libraries) is not recorded"
 _FIND_OUT = "Find out why that process sent the signal."
 _BLAMELESS = "The killed process itself did nothing wrong."
@@ -273,11 +272,15 @@ def _look_at_text(starts: str, below: str | None) -> str:
     return f"Look at {starts}, and at the program that it starts{sends}."
 
 
-def _look_at(at: str, below: str | None) -> str:
+def _look_at(at: str, below: str | None, view: ProcessView) -> str:
     """Where the signal is sent; of a limit of time, what may be done about that."""
     if below is None:
         return f"Look at {at}: it sends the signal."
-    limit = " If that time is too short, raise it; else see what took so long." if _TIMES.search(below) else ""
+    limit = (
+        " If that time is too short, raise it; else see what took so long."
+        if asks_for_time(view.senders[0], below)
+        else ""
+    )
     return f"Look at {at}: it sends the signal {below}.{limit}"
 
 
@@ -306,13 +309,16 @@ def _describe_sender(job: JobView, judgement: Judgement[OomTrace | None]) -> Des
         is_watch = limit is not None and not limit.free
         words += f": {'a watch of memory, which' if is_watch else 'a program that'} {started.place} starts"
         limit = with_option(limit, started)
-    first = _FIND_OUT if at is None else _look_at(at, below)
+    first = _FIND_OUT if at is None else _look_at(at, below, view)
     if started is not None and frames and is_own_text(child, frames[0]):
         first = _look_at_text(started.place, below)
     by_itself = sent is not None and sent.sender_pid == view.process.snapshot.pid
     of_memory = decided and asks_for_memory(view.senders[0], below)
-    blameless = None if by_itself or of_memory else _BLAMELESS
+    blameless = None if by_itself or of_memory or below is not None else _BLAMELESS
     first, blameless = (timer.advice, None) if timer is not None else (first, blameless)
+    own_end = own_kill(job, view) if decided and below is None else None
+    if own_end is not None:
+        words, first, blameless = f"{words}{own_end.words}", own_end.advice, None
     if group is not None:
         words, first, blameless = f"{words}{group.words}", group.advice, None
     holds, keeping, kept = _memory(job, view, limit)

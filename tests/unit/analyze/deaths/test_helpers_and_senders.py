@@ -280,6 +280,30 @@ def test_limit_of_cpu_time_was_enforced_by_the_kernel(run: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (24, "No limit of the process itself (`ulimit`) ended it: another process sent the signal. Look at watch.py:7"),
+        (1, "Look at watch.py:7 in watch, which sends it. By SIGHUP daemons are asked to open their logs"),
+    ],
+)
+def test_signal_that_a_recorded_process_sent_is_looked_for_there(number: int, words: str, run: Path) -> None:
+    """Found by twins: a quota's SIGXCPU was to be mended by `ulimit -t`, a log rotation's SIGHUP by a time limit."""
+    parent = Box(pid=90, ppid=80, argv=["python", "watch.py"]).at(900).wait(91, signal=number).exit(1)
+    victim = Box(pid=91, ppid=90, argv=["python", "train.py"]).versions(torch="2.13.0").at(500)
+    victim.signal_seen(number, 90)
+    job = s.load(run, parent, victim)
+    frames = (PythonFrame("watch", "/srv/watch.py", 7),)
+    send = SignalSend(number, 91, False, 0, victim.start_ticks, "R", 90, victim.created_ns + 800_000_000, frames)
+    processes = [
+        replace(item, snapshot=replace(item.snapshot, sends=(send,))) if item.snapshot.pid == 90 else item
+        for item in job.processes
+    ]
+    report = build_report(replace(job, processes=tuple(processes)))
+    assert verdict(report)[0] == "external-kill"
+    assert words in advice(report)
+
+
+@pytest.mark.parametrize(
     ("sender", "code", "words", "next_step"),
     [
         (0, SI_KERNEL, "was interrupted from its terminal (SIGINT)", "Ctrl-C"),

@@ -16,6 +16,7 @@ from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on, keyword_value
 from pytracer.analyze.evidence.syntax.names import names_of, variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
+from pytracer.analyze.evidence.syntax.ranks import is_of_rank
 from pytracer.analyze.evidence.syntax.scopes import function_named, own_nodes
 from pytracer.analyze.naming import LineWords
 from pytracer.decode.types.snapshot import Collective, Snapshot
@@ -26,6 +27,8 @@ _NAMES = frozenset({"send", "recv", "isend", "irecv", "send_object_list", "recv_
 _C10D = "/torch/distributed/distributed_c10d.py"
 _PEERS = ("dst", "src", "peer", "group_dst", "group_src", "group_peer")
 _MOST = 40
+_CLAMPS = {"max": "first", "min": "last"}
+_BOUNDS = 2
 
 
 class _Message(msgspec.Struct, frozen=True):
@@ -59,8 +62,12 @@ def message_to_itself(at: FailingLine) -> str | None:
     name = variable(found.peer)
     by = _modulo_one(at, found.peer)
     why = f" {by}" if by is not None else ""
+    came = at.came(name) if name is not None else ""
+    ends = _clamped(at, found.peer) if by is None else None
+    if ends is not None:
+        return f"{_lines(found)} `{peer}` as the peer{came}, which is this rank itself: {ends}. Leave the message out on that rank: `if {peer} != {own}:`."
     return (
-        f"{_lines(found)} `{peer}` as the peer{at.came(name) if name is not None else ''}, which is this rank itself: "
+        f"{_lines(found)} `{peer}` as the peer{came}, which is this rank itself: "
         f"a rank cannot {_verbs(found)} itself.{why} Where `{peer} == {own}`, copy the tensor in place of the message "
         "(`received.copy_(sent)`); or use at least two ranks along that way."
     )
@@ -185,6 +192,19 @@ def _modulo_one(at: FailingLine, peer: ast.expr) -> LineWords | None:
             continue
         words = f"It comes from `{source(node)}` ({at.place(place, node.lineno)}), where `{name}` was 1."
         return LineWords(words, place.file, node.lineno)
+    return None
+
+
+def _clamped(at: FailingLine, peer: ast.expr) -> str | None:
+    """`` `max(rank - 1, 0)` (line 12) gives the first rank itself, which has no neighbour on that side ``."""
+    spot = at.slice.spot(0)
+    for node, place in _reached(at, peer, spot) if spot is not None else ():
+        if not isinstance(node, ast.Call) or called_name(node) not in _CLAMPS or len(node.args) != _BOUNDS:
+            continue
+        if any(isinstance(item, ast.BinOp) and is_of_rank(item) for item in node.args):
+            which = _CLAMPS[called_name(node) or ""]
+            where = at.place(place, node.lineno)
+            return f"`{source(node)}` ({where}) gives the {which} rank itself, which has no neighbour on that side"
     return None
 
 

@@ -129,7 +129,7 @@ def _removal(at: FailingLine) -> _Removal | None:
             if removed is None or (file == at.frame.file and spans(call, at.line)):
                 continue
             place = Spot(file, tree, scope_of(tree, call.lineno), call.lineno)
-            ways = _targets(at, removed, place)
+            ways = targets(at, removed, place)
             if not any(_is_of(parts, own, part) for parts in ways for own in read):
                 continue
             way = _way(at, place, _MOST_CALLERS)
@@ -199,7 +199,7 @@ def _set_parts(at: FailingLine, node: ast.expr) -> Iterator[tuple[str, ...]]:
             yield parts
 
 
-def _targets(at: FailingLine, node: ast.expr, spot: Spot) -> Iterator[tuple[str, ...]]:
+def targets(at: FailingLine, node: ast.expr, spot: Spot) -> Iterator[tuple[str, ...]]:
     """The path, or what a loop over the files of a folder gives."""
     yield _parts(at, node, spot)
     yield from _kept_parts(at, node, spot)
@@ -230,8 +230,17 @@ def _is_of(removed: tuple[str, ...], read: tuple[str, ...], name: str | None) ->
         return False
     if len(read) == 1 and removed != read:  # nothing is known of the folder
         return False
-    told = _UNKNOWN.split(removed[-1])
-    pattern = ".+".join(".*".join(map(re.escape, text.split("*"))) for text in told)
+    return _fits(removed[-1], name)
+
+
+def may_be(parts: tuple[str, ...], name: str) -> bool:
+    """Whether a path can end so, of which more is known than that it has a name."""
+    return bool(parts) and any(_UNKNOWN.split(parts[-1])) and _fits(parts[-1], name)
+
+
+def _fits(told: str, name: str) -> bool:
+    known = _UNKNOWN.split(told)
+    pattern = ".+".join(".*".join(map(re.escape, text.split("*"))) for text in known)
     return re.fullmatch(pattern, name) is not None
 
 

@@ -84,3 +84,27 @@ def test_message_to_another_rank_is_none_to_itself(own: int, peer: int, tmp_path
     """The look-alike: the same error of gloo, and another peer."""
     found = said(tmp_path, RING.format("pass"), 4, GLOO, {"left": str(peer)}, own=own, peer=peer)
     assert "is the rank itself" not in (found.subject or "")
+
+
+CHAIN = """\
+def step(x, rank, world):
+    before = max(rank - 1, 0)
+    dist.recv(x, before)
+step(1, 0, 2)
+"""
+
+
+def test_first_of_a_chain_is_told_to_leave_the_message_out(tmp_path: Path) -> None:
+    """Found by a twin: it was told to copy what it would have sent to itself."""
+    found = said(tmp_path, CHAIN, 3, GLOO, {"before": "0"}, own=0, peer=0)
+    assert "`max(rank - 1, 0)` (line 2) gives the first rank itself, which has no neighbour on that" in (
+        found.words or ""
+    )
+    assert "Leave the message out on that rank: `if before != dist.get_rank():`" in (found.words or "")
+    assert "copy the tensor" not in (found.words or "")
+
+
+@pytest.mark.parametrize("peer", ["max(count, 0)", "(rank - 1) % world"])
+def test_other_peers_are_no_ends_of_a_chain(peer: str, tmp_path: Path) -> None:
+    found = said(tmp_path, CHAIN.replace("max(rank - 1, 0)", peer), 3, GLOO, {"before": "0"}, own=0, peer=0)
+    assert "copy the tensor in place of the message" in (found.words or "")

@@ -1,0 +1,61 @@
+"""A folder that is gone with the file in it, where the program's only `rmtree()` takes folders of that name away.
+
+Checkpoints are rotated so: `shutil.rmtree(self.kept.pop(0))`, and the best one is among those that are removed.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+
+from pytracer.analyze.evidence.failing.expressions import short
+from pytracer.analyze.evidence.failing.line import FailingLine
+from pytracer.analyze.evidence.failing.processes.made_by_one import paths_of
+from pytracer.analyze.evidence.failing.stored.removed_files import may_be, targets
+from pytracer.analyze.evidence.slicing.spots import Spot
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
+from pytracer.analyze.evidence.syntax.scopes import scope_of
+
+
+def removed_folder(at: FailingLine) -> str | None:
+    """To keep what is still read; None of a file that is written, and where a call removes other folders."""
+    found = _removal(at)
+    if found is None:
+        return None
+    call, spot, part = found
+    line = at.place(spot, call.lineno)
+    return (
+        f"The folder {part!r} is gone, and {line} (`{short(ast.unparse(call))}`) removes such folders: see whether it "
+        f"had removed this one (print what it is given). Leave out there what line {at.line} still reads, such as the "
+        "best checkpoint, or copy that to a folder of its own."
+    )
+
+
+def removed_folder_subject(at: FailingLine) -> str | None:
+    """For the headline: what the program does there."""
+    found = _removal(at)
+    if found is None:
+        return None
+    call, spot, part = found
+    line = at.place(spot, call.lineno)
+    return f"the folder {part!r} is gone, and {line} (`{short(ast.unparse(call))}`) removes such folders"
+
+
+def _removal(at: FailingLine) -> tuple[ast.Call, Spot, str] | None:
+    path, part = at.values.get("file"), at.values.get("file missing part")
+    if at.kind != "FileNotFoundError" or path is None or part is None or at.node is None:
+        return None
+    if os.path.basename(path) == part or any(writes for _, writes in paths_of(at.node)):
+        return None
+    calls = [
+        (item, Spot(file, tree, scope_of(tree, item.lineno), item.lineno))
+        for file, tree in at.files.items()
+        for item in nodes_of(tree)
+        if isinstance(item, ast.Call) and called_name(item) == "rmtree" and item.args
+    ]
+    if len(calls) != 1:
+        return None
+    call, spot = calls[0]
+    given = [*targets(at, call.args[0], spot)]
+    return (call, spot, part) if any(may_be(parts, part) for parts in given) else None

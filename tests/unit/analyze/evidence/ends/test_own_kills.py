@@ -1,0 +1,58 @@
+"""A program that kills its child, and then raises because of the child's exit code."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pytracer.analyze.engine import build_report
+from pytracer.decode.types.snapshot import Process, SignalSend
+from pytracer.decode.types.storages import PythonFrame
+from pytracer.report.job import Report
+from tests.support import scenarios as s
+from tests.support.deaths import advice, summary
+from tests.support.synth import MS, Box
+
+PROGRAM = """class Arena:
+    def __exit__(self, *error):
+        {kill}
+        job.join()
+        if {test}:
+            raise RuntimeError(f"simulator ended with {{job.exitcode}}")
+"""
+
+
+def killed(run: Path, test: str = "job.exitcode != 0", kill: str = "job.kill()") -> Report:
+    """The parent is at line 3, then at line 6."""
+    script = str(s.program_in(run, PROGRAM.format(test=test, kill=kill)))
+    parent, child = Box(pid=101, ppid=99).at(500), Box(pid=102, ppid=101).at(500).mark("begin")
+    parent.at(900).wait(102, signal=9)
+    parent.exception("RuntimeError", "simulator ended with -9", [("Arena.__exit__", script, 6)]).exit(1)
+    job = s.load(run, parent, child)
+
+    def noting(process: Process) -> Process:
+        if process.snapshot.pid != 101:
+            return process
+        at = child.created_ns + 800 * MS
+        send = SignalSend(
+            9, 102, False, 0, child.start_ticks, "R", 101, at, (PythonFrame("Arena.__exit__", script, 3),)
+        )
+        return replace(process, snapshot=replace(process.snapshot, sends=(send,)))
+
+    return build_report(replace(job, processes=tuple(noting(item) for item in job.processes)))
+
+
+def test_exit_code_of_a_child_that_the_program_killed_is_no_failure_of_it(run: Path) -> None:
+    """Found by a twin: the parent's own check, which ended the job, was told nowhere."""
+    report = killed(run)
+    assert "program.py:3 in Arena.__exit__; line 6 then raised RuntimeError, as `job.exitcode != 0` held" in summary(
+        report
+    )
+    assert "whose exit code is -9 then: let line 5 accept that" in advice(report)
+
+
+@pytest.mark.parametrize("parts", [("self.failed", "job.kill()"), ("job.exitcode != 0", "if stale(job): job.kill()")])
+def test_other_conditions_and_kills_for_a_reason_are_not_told_so(parts: tuple[str, str], run: Path) -> None:
+    assert "then raised" not in summary(killed(run, *parts))
