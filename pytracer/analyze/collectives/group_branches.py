@@ -12,7 +12,7 @@ from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
 from pytracer.analyze.evidence.syntax.loops import deciding_ifs
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
-from pytracer.analyze.evidence.syntax.ranks import comes_alone, is_for_one_rank, one_rank_number, reads_rank
+from pytracer.analyze.evidence.syntax.ranks import comes_alone, is_for_one_rank, is_of_rank, one_rank_number, reads_rank
 from pytracer.analyze.evidence.syntax.scopes import Scope, scope_of, spans, spans_body
 from pytracer.analyze.naming import place_words
 from pytracer.report.job import PythonFrame
@@ -50,6 +50,19 @@ def group_branch_words(
     return (
         f"{capital(place_words(made))} makes one {where} {text} (line {branch.lineno}): take it out of that branch, "
         "the list of ranks says who is a member; or pass use_local_synchronization=True there."
+    )
+
+
+def own_list_words(tree: ast.Module, made: PythonFrame) -> str | None:
+    """`` The list of ranks at train.py:15 (`sorted([rank, peer])`) has the rank in it ``: groups of each rank's own."""
+    calls = [item for item in calls_on(tree, made.line or 0) if called_name(item) == "new_group" and item.args]
+    given = calls[0].args[0] if len(calls) == 1 else None
+    if given is None or not is_of_rank(given):
+        return None
+    return (
+        f"The list of ranks at {place_words(made)} (`{shortened(ast.unparse(given), _QUOTED)}`) has the rank in it, so "
+        "that each rank makes groups of its own: go through the groups of all ranks on every rank "
+        "(`itertools.combinations(range(world_size), 2)` for pairs), and keep those that the rank is in."
     )
 
 

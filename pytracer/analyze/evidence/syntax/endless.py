@@ -24,6 +24,7 @@ from pytracer.analyze.evidence.syntax.changes import (
 )
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes
+from pytracer.analyze.evidence.syntax.seeded_draws import seeded_draw
 from pytracer.analyze.evidence.syntax.unbounded import (
     LONGEST,
     EndlessLoop,
@@ -157,6 +158,9 @@ def _is_drawn(loop: EndlessLoop, value: ast.AST | None, depth: int = 2) -> bool:
 
 def _drawn(loop: EndlessLoop, test: ast.expr, words: str, drawn: Sequence[_Change]) -> Reason | None:
     one = drawn[0]
+    seeded = seeded_draw(loop, words)
+    if seeded is not None:
+        return seeded
     if not any(isinstance(item, ast.Compare) for item in nodes_of(test)):
         return None
     count = _counted(test, one)

@@ -21,6 +21,7 @@ from pytracer.analyze.evidence.syntax.changes import is_among, is_own, names_rea
 from pytracer.analyze.evidence.syntax.loops import PLAIN_LOOPS
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes, scope_of, spans, spans_body, statement_at
+from pytracer.analyze.evidence.syntax.single_streams import SingleStream, single_stream
 from pytracer.analyze.evidence.syntax.unbounded import (
     EndlessLoop,
     Reason,
@@ -70,6 +71,9 @@ def empty_pass(view: ProcessView, stack: Sequence[PythonFrame], frame: PythonFra
         if not above and made is None and not _in_python(view):
             continue
         of_loader = bool(above) or made is not None
+        stream = single_stream(tree) if of_loader else None
+        if stream is not None:
+            return EmptyPass(frame, loop, _of_stream(view, loop, inner, stream, until_ns))
         reason = _of_loader(view, frame, loop, inner, made, until_ns) if of_loader else _of_any(loop, inner)
         return EmptyPass(frame, loop, reason) if reason is not None else None
     return None
@@ -157,6 +161,13 @@ def _of_any(loop: EndlessLoop, inner: ast.For) -> Reason:
         f"Print how many items `{items}` (line {inner.lineno}) has, such as by len(). Raise before line {loop.lineno} "
         "where it has none.",
     )
+
+
+def _of_stream(view: ProcessView, loop: EndlessLoop, inner: ast.For, stream: SingleStream, until_ns: int) -> Reason:
+    snapshot = view.process.snapshot
+    quiet = not snapshot.light and _did_nothing(view, work_times(snapshot, until_ns), until_ns)
+    head = f"it {_verb(loop)} only inside of the loop of line {inner.lineno}"
+    return Reason(f"{head}, and {stream.words}", stream.advice, idle=quiet)
 
 
 def _of_loader(

@@ -26,7 +26,7 @@ import msgspec
 from pytracer._patterns import Pattern
 from pytracer._text import capital, count_words
 from pytracer.analyze.collectives.description import span_words
-from pytracer.analyze.collectives.group_branches import group_branch_words
+from pytracer.analyze.collectives.group_branches import group_branch_words, own_list_words
 from pytracer.analyze.collectives.matching import VOTERS
 from pytracer.analyze.collectives.rounds import rank_order_words
 from pytracer.analyze.deaths.attribution import longest_group_wait_ns, longest_wait_ns, symptom_evidence, views_of
@@ -116,7 +116,9 @@ def _advice(job: JobView, found: _Sides) -> str:
     words = rank_order_words(views[0].process.snapshot, frame) if views else None
     if words is not None:
         return f"{_SAME_ORDER} {words}: go through the same list on all."
-    said = _branch(job, found)
+    tree = syntax_tree(views[0].process.snapshot, frame) if views and frame is not None else None
+    own = own_list_words(tree, frame) if tree is not None and frame is not None else None
+    said = _branch(job, found) or own
     return f"{_SAME_ORDER} {said}" if said is not None else _SAME_ORDER
 
 

@@ -20,6 +20,7 @@ from dataclasses import replace
 
 from pytracer._text import capital, list_words, span_words, time_words
 from pytracer.analyze.behind import Behind
+from pytracer.analyze.collectives.own_methods import own_method
 from pytracer.analyze.collectives.rendezvous import Join, Mismatch, find_mismatch
 from pytracer.analyze.collectives.world_size import argument_words, environment_setting
 from pytracer.analyze.deaths.attribution import symptom_evidence
@@ -177,7 +178,8 @@ def _set_at(found: Mismatch) -> str:
     """` Line 18 sets it to `free_port()` where each process runs: ...`, where the program does."""
     line = _setting(found)
     if line is None:
-        return ""
+        own = own_method(found.sides[0][0].view, _line(found.sides[0][:1]))
+        return f" {own}" if own is not None else ""
     return (
         f" Line {line[0]} sets it to `{line[1]}`: where each process computes that for itself, compute it once, before "
         "they are started, and pass it to them."

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pytracer.analyze.collectives.group_branches import group_branch_words
+from pytracer.analyze.collectives.group_branches import group_branch_words, own_list_words
 from pytracer.analyze.rules.collectives import group_mismatch
 from pytracer.decode.types.snapshot import PythonFrame as Frame
 from pytracer.report.job import PythonFrame
@@ -144,3 +144,13 @@ def test_only_a_group_that_one_side_left_out_has_a_branch(tmp_path: Path) -> Non
     assert "below `if self.is_critic:` (line 5)" in advice(tmp_path, {0: [pair, every], 1: [pair, every], 2: [every]})
     assert advice(tmp_path, {0: [pair], 1: [pair], 2: [other]}) == group_mismatch._SAME_ORDER
     assert advice(tmp_path, {0: [pair, other], 1: [pair, other], 2: [other, pair]}) == group_mismatch._SAME_ORDER
+
+
+def test_list_with_the_rank_in_it_is_named() -> None:
+    """Found by a twin: each rank made the groups of its own pairs, and was told of the order only."""
+    text = "def pairs(rank, peer):\n    return dist.new_group(sorted([rank, peer]))\n"
+    told = own_list_words(ast.parse(text), PythonFrame(file="train.py", line=2, function="pairs")) or ""
+    assert "The list of ranks at train.py:2 in pairs (`sorted([rank, peer])`) has the rank in it" in told
+    for other in ("[0, 1]", "MEMBERS", "row"):
+        tree = ast.parse(text.replace("sorted([rank, peer])", other))
+        assert own_list_words(tree, PythonFrame(file="train.py", line=2, function="pairs")) is None
