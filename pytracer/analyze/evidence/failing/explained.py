@@ -10,7 +10,8 @@ import msgspec
 from pytracer._errors import bug_words
 from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.failing.clauses import first_clause
-from pytracer.analyze.evidence.failing.kinds import KINDS, OWN_KINDS, Kind
+from pytracer.analyze.evidence.failing.kind import Kind
+from pytracer.analyze.evidence.failing.kinds import KINDS, OWN_KINDS
 from pytracer.analyze.evidence.failing.line import FailingLine, failing_line
 from pytracer.analyze.evidence.failing.operands import involved as involved_operands
 from pytracer.analyze.evidence.failing.stored.opened import broken_file, opened

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
-
-from pytracer.analyze.behind import Behind
 from pytracer.analyze.evidence.failing.autograd.backward_loops import stepped_in_loop_subject
 from pytracer.analyze.evidence.failing.autograd.changed_weights import changed_weight, weight_subject
+from pytracer.analyze.evidence.failing.autograd.dense_gradients import dense_gradients
+from pytracer.analyze.evidence.failing.autograd.deviations import negative_deviation
 from pytracer.analyze.evidence.failing.autograd.functions import function_subject, of_function
 from pytracer.analyze.evidence.failing.autograd.graphs import autograd_line, carried_subject
 from pytracer.analyze.evidence.failing.autograd.hooked_outputs import hooked_output, hooked_subject
@@ -37,10 +35,11 @@ from pytracer.analyze.evidence.failing.data.seeds import seed_beyond
 from pytracer.analyze.evidence.failing.data.shared_files import shared_file
 from pytracer.analyze.evidence.failing.data.short_buffers import short_buffer
 from pytracer.analyze.evidence.failing.data.single_rows import one_row_of_several
+from pytracer.analyze.evidence.failing.data.split_shares import split_shares
 from pytracer.analyze.evidence.failing.data.text_arrays import text_array
 from pytracer.analyze.evidence.failing.data.text_values import no_number, no_number_subject
 from pytracer.analyze.evidence.failing.data.unequal_dtypes import unequal_dtypes
-from pytracer.analyze.evidence.failing.line import FailingLine
+from pytracer.analyze.evidence.failing.kind import Kind
 from pytracer.analyze.evidence.failing.not_finite.converted import converted, converted_subject
 from pytracer.analyze.evidence.failing.not_finite.made import first_not_finite, not_finite_subject
 from pytracer.analyze.evidence.failing.operands import refused_value
@@ -93,6 +92,7 @@ from pytracer.analyze.evidence.failing.stored.half_written import half_written, 
 from pytracer.analyze.evidence.failing.stored.joined_clients import clients_joined, clients_subject
 from pytracer.analyze.evidence.failing.stored.left_locks import left_lock, left_lock_subject
 from pytracer.analyze.evidence.failing.stored.loaded_optimizers import misfit_state, misfit_subject
+from pytracer.analyze.evidence.failing.stored.loading_results import loading_result
 from pytracer.analyze.evidence.failing.stored.made_meanwhile import made_meanwhile
 from pytracer.analyze.evidence.failing.stored.missing_keys import empty_subject, key_subject, missing_key
 from pytracer.analyze.evidence.failing.stored.object_arrays import object_array, object_array_subject
@@ -141,6 +141,7 @@ from pytracer.analyze.evidence.failing.tensors.joined import joined_sizes
 from pytracer.analyze.evidence.failing.tensors.micro_batches import micro_batch_subject, uneven_micro_batches
 from pytracer.analyze.evidence.failing.tensors.shapes import sizes_that_differ
 from pytracer.analyze.evidence.failing.tensors.shared_columns import shared_columns, shared_columns_subject
+from pytracer.analyze.evidence.failing.tensors.squeezed_batches import squeezed_batch
 from pytracer.analyze.evidence.failing.tensors.written_tensors import written_tensor
 from pytracer.analyze.evidence.failing.usage.calls import (
     arguments_that_differ,
@@ -202,21 +203,6 @@ from pytracer.analyze.evidence.failing.usage.unpacked_torch import module_withou
 from pytracer.analyze.evidence.failing.usage.unset_names import name_left_unset
 from pytracer.analyze.evidence.failing.usage.walkers import walked_too_deep
 from pytracer.analyze.evidence.limits.descriptor_sets import beyond_select
-
-
-class Kind(NamedTuple):
-    """One kind of failure.
-
-    `words`: what is wrong at the line and what to do, in a sentence or two; None where it is another kind.
-    `subjects`: the same in a few words, for the headline; asked where `words` spoke, the first that speaks is told.
-    `behind`: the values and lines that it is about. `together`: whether it takes several workers at once.
-    """
-
-    words: Callable[[FailingLine], str | None]
-    subjects: tuple[Callable[[FailingLine], str | None], ...] = ()
-    behind: Callable[[FailingLine], Behind | None] | None = None
-    together: bool = False
-
 
 KINDS = (
     Kind(dropped_library, (dropped_library_subject,), behind=dropped_library_behind),
@@ -320,6 +306,7 @@ KINDS = (
     Kind(missing_key, (empty_subject, key_subject)),
     Kind(missing_item),
     Kind(hidden_method),
+    Kind(loading_result),
     Kind(unpacked_keys),
     Kind(mixed_kinds),
     Kind(missing_attribute),
@@ -379,9 +366,13 @@ KINDS = (
     Kind(expected_size),
     Kind(types_that_differ),
     Kind(floating_index),
+    Kind(squeezed_batch),
+    Kind(split_shares),
+    Kind(dense_gradients),
     Kind(tensor_of_the_host),
     Kind(changed_weight, (weight_subject,)),
     Kind(stepped_loss, (stepped_subject,)),
+    Kind(negative_deviation),
     Kind(no_probability, (probability_subject,)),
     Kind(not_reduced),
     Kind(list_of_root, (root_subject,)),

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from pytracer.analyze.evidence.failing.explained import Explanation, explained, involved
-from pytracer.analyze.evidence.failing.kinds import Kind
+from pytracer.analyze.evidence.failing.kind import Kind
 from pytracer.record.torch.batch_indices import batch_indices
 from pytracer.record.torch.changed_parameter import changed_parameter
 from pytracer.record.torch.frame_variables import failing_columns, outer_variables, variables_of

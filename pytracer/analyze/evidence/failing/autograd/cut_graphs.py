@@ -249,10 +249,10 @@ def _is_mode(item: ast.stmt) -> bool:
 
 
 def _thresholds(at: FailingLine, loss: str) -> str | None:
-    """The one line of a forward() of the program that compares or rounds what the model gives, and returns that."""
+    """The one line on the way to the loss, or of a forward(), that compares or rounds what the model gives."""
     found: dict[tuple[str, int], ast.stmt] = {}
     for file, tree in at.files.items():
-        way = lines_of_functions(tree, [])
+        way = lines_on_the_way(at, loss) if file == at.frame.file else lines_of_functions(tree, [])
         for item in plain_statements(tree):
             if FREEZES.search(head_of(item)) or (item.lineno in way and CUTS.search(head_of(item))):
                 return None

@@ -10,6 +10,7 @@ from pytracer._patterns import Pattern
 from pytracer._text import capital
 from pytracer.analyze.evidence.failing.autograd.backward_losses import loss_of
 from pytracer.analyze.evidence.failing.autograd.changed_outputs import ChangedOutput, changed_output
+from pytracer.analyze.evidence.failing.autograd.first_values import first_values
 from pytracer.analyze.evidence.failing.autograd.forward_lines import given
 from pytracer.analyze.evidence.failing.autograd.last_operations import by_operation, last_operation
 from pytracer.analyze.evidence.failing.autograd.optimizer_steps import (
@@ -17,27 +18,30 @@ from pytracer.analyze.evidence.failing.autograd.optimizer_steps import (
     may_be_left_before,
     stepped_optimizer,
 )
+from pytracer.analyze.evidence.failing.autograd.owned_parameters import (
+    is_only_without_graph,
+    is_parameter,
+    module_of,
+    own_parameter,
+)
 from pytracer.analyze.evidence.failing.autograd.part_writes import part_words, part_writes
 from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
-from pytracer.analyze.evidence.slicing.bindings import bindings_of
 from pytracer.analyze.evidence.syntax.calls import called_name
-from pytracer.analyze.evidence.syntax.cut_values import is_without_graph
 from pytracer.analyze.evidence.syntax.loops import loops_of
-from pytracer.analyze.evidence.syntax.names import holds, variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
-from pytracer.analyze.evidence.syntax.scopes import Scope, class_around, scope_of, spans_body, statement_at
+from pytracer.analyze.evidence.syntax.scopes import scope_of, spans_body, statement_at
 
 IN_PLACE = "modified by an inplace operation"
 _WEIGHT = Pattern(r"output 0 of (?:T|AsStrided|Transpose|Permute|Accumulate)(?:Backward0|Grad)?,")
 _OUTPUT = Pattern(r"which is output \d+ of \w+")
 _APART = frozenset({"data", "grad", "init"})
-_ITERATED = frozenset({"parameters", "named_parameters", "buffers", "named_buffers"})
 _MOST = 2
 _MOST_NAMED = 3
 _LISTED = (ast.List, ast.Tuple, ast.Dict, ast.Set)
 _OF_OTHERS = Pattern(r"(?:np|numpy)\.|(?:\w+\.)?(?:list|dict|defaultdict|OrderedDict|deque|Counter|bytearray|set)$")
 _IF = ", if it ran"
+_BEHIND = "backward() and the optimizer's step()"
 
 
 def changed_in_place(at: FailingLine) -> str | None:
@@ -73,13 +77,9 @@ def changed_in_place(at: FailingLine) -> str | None:
         )
     the = "the only line" if own else "the only line of the program's files"
     only = f"is {the} that seems to change a tensor in place" if len(found) == 1 else "seem to change a tensor in place"
-    owners = {_module_of(tree, item) for _, tree, item in _statements(at)}
-    if None not in owners and may_be_parameter(at.message):
-        of = " and ".join(sorted(f"`{name}`" for name in owners if name is not None))
-        return (
-            f"{lines} {only}, and backward() still needs these parameters of {of} as they were in the forward: do that "
-            "behind backward() and the optimizer's step()."
-        )
+    kept = _parameters_of(at)
+    if kept is not None:
+        return f"{lines} {only}, and backward() still needs {kept} in the forward: do that behind {_BEHIND}."
     return (
         f"{lines} {only}, and backward() still needs what was there: write it so that it "
         "makes a new one (`x = x + y`, `x.relu()`, torch.where, clone() before)."
@@ -131,6 +131,20 @@ def _of_output(at: FailingLine, known: ChangedOutput) -> str:
     )
 
 
+def _parameters_of(at: FailingLine) -> str | None:
+    """What changes, where that is parameters alone: `these parameters of net as they were`, `fc.weight as it was`."""
+    if not may_be_parameter(at.message):
+        return None
+    changed = [(module_of(tree, item), own_parameter(tree, item)) for _, tree, item in _statements(at)]
+    if any(pair == (None, None) for pair in changed):
+        return None
+    modules = sorted({f"`{module}`" for module, _ in changed if module is not None})
+    own = sorted({f"`{name}`" for module, name in changed if module is None})
+    if modules:
+        return f"these parameters of {' and '.join([*modules, *own])} as they were"
+    return f"{' and '.join(own)} as {'it was' if len(own) == 1 else 'they were'}"
+
+
 def _verb(known: ChangedOutput) -> str:
     return "change" if len(known.lines) > 1 else "changes"
 
@@ -175,9 +189,9 @@ def _statements(at: FailingLine) -> Iterator[tuple[str, ast.Module, ast.stmt | a
                 continue
             if not _changes_in_place(tree, item) and not _is_recorded_tensor(at, tree, item):
                 continue
-            if not can_have_run(at, item.lineno, file) or _is_only_without_graph(at, tree, item):
+            if not can_have_run(at, item.lineno, file) or is_only_without_graph(at, tree, item):
                 continue
-            if may_be_parameter(at.message) or not _is_parameter(tree, item):
+            if may_be_parameter(at.message) or not is_parameter(tree, item):
                 yield file, tree, item
 
 
@@ -230,36 +244,12 @@ def _is_keyed(node: ast.Subscript) -> bool:
     return isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str)
 
 
-def _first_values(tree: ast.Module, node: ast.AST) -> list[ast.AST]:
-    """What a function first gives a variable, or any method an attribute of `self`."""
-    name, line = variable(node), getattr(node, "lineno", 0)
-    if name is None:
-        return []
-    scope = scope_of(tree, line)
-    of_class = class_around(tree, scope) if name.startswith("self.") else None
-    bound = [found for part in _functions_of(of_class, scope) for found in bindings_of(part, name)]
-    values = [(at, _part(value, part)) for at, value, part in bound if value is not None]
-    values = values if of_class is not None else sorted(values, key=lambda item: item[0])[:1]
-    return [value for _, value in values]
-
-
-def _functions_of(owner: ast.ClassDef | None, scope: Scope) -> list[ast.AST]:
-    """The methods of a class, or the function alone."""
-    return [item for item in owner.body if isinstance(item, ast.FunctionDef)] if owner is not None else [scope]
-
-
-def _part(value: ast.AST, part: int | None) -> ast.AST:
-    if isinstance(value, (ast.Tuple, ast.List)) and part is not None and part < len(value.elts):
-        return value.elts[part]
-    return value
-
-
 def _is_container(tree: ast.Module, node: ast.AST) -> bool:
     """A NumPy array, list or dict, by what it was first."""
     root = node
     while isinstance(root, ast.Subscript):
         root = root.value
-    for value in _first_values(tree, root):
+    for value in first_values(tree, root):
         made = value.left if isinstance(value, ast.BinOp) else value
         if isinstance(made, (*_LISTED, ast.ListComp, ast.DictComp)):
             return True
@@ -285,7 +275,7 @@ def _is_tensor_like(tree: ast.Module, item: ast.AugAssign) -> bool:
         return False
     if re.search(r"\.item\(\)|^len\(|\.size\(|float\(|int\(", text):
         return False
-    first = _first_values(tree, item.target)
+    first = first_values(tree, item.target)
     if any(_is_number(value) or isinstance(value, _LISTED) for value in first) or _is_container(tree, item.target):
         return False
     if not isinstance(item.value, ast.Constant):
@@ -349,54 +339,3 @@ def _is_called_again(at: FailingLine, depth: int) -> bool:
     ]
     loops = loops_of(outer.scope) if outer is not None else ()
     return len(calls) != 1 or any(outer is not None and spans_body(item.body, outer.line) for item in loops)
-
-
-def _is_only_without_graph(at: FailingLine, tree: ast.Module, item: ast.AST) -> bool:
-    """A parameter, changed without gradients, of a module that the program calls without gradients alone, or never."""
-    line = getattr(item, "lineno", 0)
-    scope, module = scope_of(tree, line), _module_of(tree, item)
-    if module is None or not is_without_graph(scope, line):
-        return False
-    name = module.rpartition(".")[2] if module.startswith("self.") else None
-    calls = [
-        (around, call)
-        for around in at.trees.values()
-        for call in nodes_of(around)
-        if isinstance(call, ast.Call)
-        if (text := ast.unparse(call.func).removesuffix(".forward")) == module
-        or (name is not None and text.rpartition(".")[2] == name)
-    ]
-    known = bool(calls) or module.startswith("self.")
-    return known and all(is_without_graph(scope_of(around, call.lineno), call.lineno) for around, call in calls)
-
-
-def _is_parameter(tree: ast.Module, item: ast.AST) -> bool:
-    return _module_of(tree, item) is not None
-
-
-def _module_of(tree: ast.Module, item: ast.AST) -> str | None:
-    """Of a change of what a loop takes from `net.parameters()`: `net`; also of `p.mul_(x).add_(y)`."""
-    func = item.func if isinstance(item, ast.Call) else None
-    target = func.value if isinstance(func, ast.Attribute) else getattr(item, "target", None)
-    while isinstance(target, ast.Call) and isinstance(target.func, ast.Attribute):
-        target = target.func.value
-    name = variable(target) if isinstance(target, ast.AST) else None
-    line = getattr(item, "lineno", 0)
-    loops = [
-        loop for loop in loops_of(scope_of(tree, line)) if isinstance(loop, ast.For) and spans_body(loop.body, line)
-    ]
-    if name is None:
-        return None
-    return next((found for loop in loops[::-1] if (found := _iterated(loop, name)) is not None), None)
-
-
-def _iterated(loop: ast.For, name: str) -> str | None:
-    """`target` of `for p, t in zip(net.parameters(), target.parameters())` and `t`."""
-    places, listed = [loop.target], [loop.iter]
-    if isinstance(loop.target, ast.Tuple) and isinstance(loop.iter, ast.Call) and called_name(loop.iter) == "zip":
-        places, listed = loop.target.elts, loop.iter.args
-    for place, value in zip(places, listed, strict=False):
-        owner = value.func if isinstance(value, ast.Call) else None
-        if holds(place, name) and isinstance(owner, ast.Attribute) and owner.attr in _ITERATED:
-            return ast.unparse(owner.value)
-    return None

@@ -16,6 +16,7 @@ from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, spans
 
+_NORMS = ("weight_norm", "spectral_norm")
 _NO_COPY = "support the deepcopy protocol"
 WITHOUT_GRAPH = Pattern(r"\bdetach|\.item\(|\.numpy\(|\.tolist\(|\bno_grad\b|\.data\b")
 _NUMBERS = ("float", "int", "len", "bool", "str")
@@ -52,6 +53,13 @@ def copied_result(at: FailingLine) -> str | None:
             "it is made of; where it shall not be trained, `.detach()` it there."
         )
     copied = f"`{short(ast.unparse(call))}`" if call is not None else f"Line {at.line}"
+    normed = _normed(at, name) if stored is None else None
+    if normed is not None:
+        return (
+            f"{copied} meets `{name}` of a {kind}, which {normed} computes anew in each forward, with its graph, so "
+            "that it cannot be copied: use torch.nn.utils.parametrizations for that, whose modules can, or copy "
+            "before the first forward."
+        )
     by = f" ({stored.words(at)})" if stored is not None else ""
     read = _read_at(at, stored) if stored is not None else None
     how = (
@@ -63,6 +71,22 @@ def copied_result(at: FailingLine) -> str | None:
         f"{copied} meets a tensor in `{name}` of a {kind}{by} that an operation has made, with its graph, and only "
         f"parameters and plain tensors can be copied: {how}."
     )
+
+
+def _normed(at: FailingLine, name: str) -> str | None:
+    """`weight_norm(nn.Conv1d(...))` of torch.nn.utils itself, whose hook sets the weight before each forward."""
+    if name != "weight":
+        return None
+    calls = [
+        (file, item)
+        for file, tree in at.files.items()
+        for item in nodes_of(tree)
+        if isinstance(item, ast.Call) and called_name(item) in _NORMS and "parametrizations" not in ast.unparse(tree)
+    ]
+    if not calls:
+        return None
+    file, call = calls[0]
+    return f"{called_name(call)}() ({at.in_file(file, call.lineno)})"
 
 
 def copied_subject(at: FailingLine) -> str | None:

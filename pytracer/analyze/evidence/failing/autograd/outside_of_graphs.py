@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 
+from pytracer._text import capital
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
+from pytracer.analyze.evidence.syntax.scopes import own_nodes
 
 _NUMPY = "Can't call numpy() on Tensor that requires grad"
 _LEAF = "a leaf Variable that requires grad"
@@ -34,11 +36,31 @@ def _to_numpy(at: FailingLine) -> str | None:
     name = variable(owner)
     if name is None:
         return None
+    idle = _idle_switch(at)
+    if idle is not None:
+        return f"{idle}, so that `{name}`{at.came(name)} has no graph, which NumPy cannot keep."
     return (
         f"`{name}`{at.came(name)} has a graph, which NumPy cannot keep. Where it only goes into metrics, logs or plots "
         f"write `{name}.detach().cpu().numpy()`; what a loss is made of must stay in torch, as a detached "
         "value has no gradient."
     )
+
+
+def _idle_switch(at: FailingLine) -> str | None:
+    """`torch.no_grad()` as a statement before the line, or a line that called its function."""
+    for depth in range(len(at.frames)):
+        spot = at.slice.spot(depth)
+        for item in own_nodes(spot.scope) if spot is not None else ():
+            call = item.value if isinstance(item, ast.Expr) else None
+            if spot is None or not isinstance(call, ast.Call) or call.args or call.lineno >= spot.line:
+                continue
+            if called_name(call) in ("no_grad", "inference_mode"):
+                text = source(call)
+                return (
+                    f"{capital(at.place(spot, call.lineno))} (`{text}`) alone has no effect: write `with {text}:` "
+                    "there, with what follows below it"
+                )
+    return None
 
 
 def _changed_leaf(at: FailingLine) -> str | None:
@@ -56,6 +78,9 @@ def _changed_leaf(at: FailingLine) -> str | None:
     if not isinstance(target, (ast.Name, ast.Attribute)) or statement is None:
         return None
     name = source(target)
+    idle = _idle_switch(at)
+    if idle is not None:
+        return f"{idle}: `{name}` requires a gradient, and line {at.line} (`{source(statement)}`) changes it in place."
     return (
         f"`{name}`{at.came(name)} requires a gradient, and line {at.line} (`{source(statement)}`) changes it in place "
         f"while gradients are recorded. Put line {at.line} below `with torch.no_grad():`; or, where the change shall "

@@ -47,7 +47,7 @@ def _words(at: FailingLine) -> tuple[str | None, str | None]:
     if refused[1] == "target":
         how = _target_advice(float(span[1]), float(span[2]), span[5] is not None) if span is not None else _SCALE
         return f"The target {of} is {spread}{many}, and BCELoss takes 0 to 1 only. {how}.", f"{of} is {spread}"
-    found = _layer(at, given)
+    found = last_layer(at, given)
     if found is None:
         return None, None
     kind, layer = found
@@ -89,7 +89,7 @@ def _target_advice(low: float, high: float, whole: bool) -> str:
     return f"{_SCALE}; numbers of classes go to nn.CrossEntropyLoss, other numbers to nn.MSELoss"
 
 
-def _layer(at: FailingLine, given: ast.expr) -> tuple[str, str] | None:
+def last_layer(at: FailingLine, given: ast.expr) -> tuple[str, str] | None:
     """The kind of torch's last layer, and the variable that has it with what made it; None for a sigmoid or softmax."""
     found = at.made(given)
     node, spot = (found.node, found.spot) if found is not None else (given, at.slice.spot(0))

@@ -14,6 +14,7 @@ from pytracer.analyze.evidence.syntax.constants import is_none
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, spans
 
+_MAKES = ("zeros", "ones", "rand", "randn", "empty")
 _OF_ONE = Pattern(r"DataLoader, batch_size=1,")
 
 
@@ -45,7 +46,7 @@ def lone_sample(at: FailingLine) -> str | None:
 
 
 def _of_one_sample(at: FailingLine, spot: Spot) -> ast.Call | None:
-    """`net(row.unsqueeze(0))`, `net(row[None])`, also by a variable that was made so."""
+    """`net(row.unsqueeze(0))`, `net(row[None])`, `net(torch.zeros(1, 3))`, also by a variable that was made so."""
     for call in own_nodes(spot.scope):
         if not isinstance(call, ast.Call) or not spans(call, spot.line):
             continue
@@ -60,6 +61,9 @@ def _adds_batch(node: ast.AST) -> bool:
         node = node.func.value if isinstance(node.func, ast.Attribute) else node.func
     if isinstance(node, ast.Call) and called_name(node) == "unsqueeze":
         return any(isinstance(item, ast.Constant) and item.value == 0 for item in nodes_of(node))
+    if isinstance(node, ast.Call) and called_name(node) in _MAKES and node.args:
+        sizes = node.args[0].elts if isinstance(node.args[0], (ast.Tuple, ast.List)) else node.args
+        return len(sizes) > 1 and isinstance(sizes[0], ast.Constant) and sizes[0].value == 1
     if not isinstance(node, ast.Subscript):
         return False
     index = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) and node.slice.elts else node.slice

@@ -18,6 +18,9 @@ from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_around, is_parameter, statement_at
 
+_NOT_BELOW_0 = Pattern(
+    r"abs\(|square\(|pow\(\s*2|\*\* ?2|norm\(|exp\(|relu\(|sigmoid\(|softmax\(|var\(|dist|(\w+) \* \1\b"
+)
 _GUARD = Pattern(r"eps|EPS|1e-\d|clamp|clip\(|nan_to_num|maximum|tiny|\+ 1(?:\.0)?\b|(?<![.\w])max\(.*\b1\b", re.ASCII)
 _MAY_BE_ZERO = Pattern(r"\.(?:sum|std|norm|count_nonzero|var|mean|max|min|amax|amin|abs|numel)\(|\b(?:norm|std)\(")
 _SELECTION = Pattern(r"mask|pos|neg|valid|keep|same|\bsel|inside|\bis_|\bfg|\bbg")
@@ -257,7 +260,9 @@ def _power(node: ast.expr, operand: ast.expr, power: ast.expr, spot: Spot) -> Ha
 def _of_root(node: ast.expr, operand: ast.expr, spot: Spot) -> Hazard:
     of = source(operand)
     says = f"takes the root of `{of}`, whose gradient is infinite where that is 0"
-    return Hazard(node, spot, says, f"take that of `{of} + 1e-8`", backward=True)
+    if _NOT_BELOW_0.search(_with_origin(operand, spot)):
+        return Hazard(node, spot, says, f"take that of `{of} + 1e-8`", backward=True)
+    return Hazard(node, spot, f"{says}, and NaN below", f"take that of `{of}`, clamped to 1e-8 and more", backward=True)
 
 
 def _chosen(node: ast.Call, operand: ast.expr, spot: Spot) -> ast.expr | None:

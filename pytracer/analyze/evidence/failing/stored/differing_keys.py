@@ -56,6 +56,7 @@ def differing_keys(at: FailingLine, model: str) -> str | None:
         or _without_prefix(model, missing, unexpected)
         or _of_one_part(model, missing, unexpected)
         or _around(unexpected)
+        or _moved(model, missing, unexpected)
         or _renamed(model, missing, unexpected)
         or _differ(at, model, missing, unexpected)
     )
@@ -136,6 +137,34 @@ def _around(unexpected: Keys) -> str | None:
         return None
     there = ", ".join(unexpected[:4])
     return f"The checkpoint is a dict around the state (`{there}`): load checkpoint['{inner}']."
+
+
+def _moved(model: str, missing: Keys, unexpected: Keys) -> str | None:
+    """`2.weight` and `3.weight`: of an nn.Sequential with one layer more, or less, that has no parameter."""
+    if not missing or missing.more or unexpected.more or len(missing) != len(unexpected):
+        return None
+    for step in (1, -1, 2, -2):
+        moved = [_moved_key(key, missing, step) for key in unexpected]
+        if {*moved} != {*missing}:
+            continue
+        how, put = ("higher", "put") if step > 0 else ("lower", "taken away")
+        return (
+            f"The checkpoint's `{unexpected[0]}`{unexpected.others} have a number in {model} that is {abs(step)} {how} "
+            f"(`{moved[0]}`), as where a layer without parameters was {put} before them. Put such a layer elsewhere, "
+            f"or rename the keys; strict=False would leave `{missing[0]}`{missing.others} untrained, without an error."
+        )
+    return None
+
+
+def _moved_key(key: str, missing: Keys, step: int) -> str | None:
+    """With one of its numbers changed, as the model has it."""
+    parts = key.split(".")
+    for place, part in enumerate(parts):
+        if part.isdecimal():
+            moved = ".".join([*parts[:place], str(int(part) + step), *parts[place + 1 :]])
+            if moved in missing:
+                return moved
+    return None
 
 
 def _renamed(model: str, missing: Keys, unexpected: Keys) -> str | None:

@@ -8,6 +8,7 @@ import re
 from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
+from pytracer.analyze.evidence.failing.stored.resumed_schedules import resumed_schedule
 
 _LACKS = Pattern(r"Missing key in checkpoint state_dict: ([\w.\-]+?)\.?\s*$", re.MULTILINE)
 _PARTS = (
@@ -19,8 +20,8 @@ _STATE = Pattern(r"(?:^|\.)state\[.+\]$")
 
 
 def unmade_state(at: FailingLine) -> str | None:
-    """A checkpoint without the state of one parameter, or an optimizer that has none of it."""
-    return _of_checkpoint(at) or _of_optimizer(at)
+    """A checkpoint without the state of one parameter, or an optimizer that has none of it, or no schedule's rate."""
+    return _of_checkpoint(at) or _of_optimizer(at) or resumed_schedule(at)
 
 
 def _of_checkpoint(at: FailingLine) -> str | None:

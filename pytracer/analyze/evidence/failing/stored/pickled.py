@@ -159,6 +159,11 @@ def not_picklable(at: FailingLine) -> str | None:
     if not lines or len(lines) > _MOST:
         return None
     saves = "save" in source(at.node) if at.node is not None else False
+    if at.node is not None and "deepcopy" in source(at.node):
+        return (
+            f"What line {at.line} copies holds a {found[1]}, made at {' or '.join(lines)}: keep that object outside of "
+            "what is copied, or leave the attribute out in __getstate__()."
+        )
     instead = (
         "Save state_dict() and plain values instead of the object" if saves else "Make it in the process that uses it"
     )

@@ -13,6 +13,7 @@ from pytracer.analyze.evidence.failing.stored.differing_keys import differing_ke
 from pytracer.analyze.evidence.failing.stored.more_layers import more_layers
 from pytracer.analyze.evidence.failing.stored.opened import opened
 from pytracer.analyze.evidence.failing.stored.saved_keys import other_keys
+from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 
 _MISMATCH = Pattern(
@@ -62,9 +63,30 @@ def _other_groups(at: FailingLine) -> str:
     values = {name: at.value_at(ast.Name(name), made.spot) for name in names_in(made.node)} if made is not None else {}
     plain = {name: value for name, value in values.items() if value is not None and _PLAIN.match(value)}
     told = ", ".join(f"`{name}` is {value}" for name, value in plain.items())
+    added = _added_groups(at) if len(saved) > len(own) else None
+    if added is not None:
+        return f"The saved state has {_groups(saved)}, and {_owner(at)} has {_groups(own)}: {added}"
     return (
         f"The saved state has {_groups(saved)}, and {_owner(at)} has {_groups(own)}{f'; {told}' if told else ''}: "
         f"{_which_part(at, sum(saved), sum(own))}. Make it as it was when it was saved, or start with a new state."
+    )
+
+
+def _added_groups(at: FailingLine) -> str | None:
+    """The line that adds one while a run goes on."""
+    calls = [
+        (file, item)
+        for file, tree in at.files.items()
+        for item in nodes_of(tree)
+        if isinstance(item, ast.Call) and called_name(item) == "add_param_group"
+    ]
+    if len(calls) != 1:
+        return None
+    file, call = calls[0]
+    place = f"{at.in_file(file, call.lineno)} (`{source(call)}`)"
+    return (
+        f"{place} adds one while the program runs. Where it had run before the state was saved, run it again before "
+        f"line {at.line}."
     )
 
 

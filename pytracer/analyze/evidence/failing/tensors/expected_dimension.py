@@ -6,18 +6,19 @@ import ast
 import re
 
 from pytracer._patterns import Pattern
-from pytracer.analyze.evidence.failing.expressions import source
+from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.not_finite.reason import NOT_FINITE
 from pytracer.analyze.evidence.failing.numbers import number_at
 from pytracer.analyze.evidence.failing.recorded import MOST_ELEMENTS, shape_of
-from pytracer.analyze.evidence.syntax.calls import passed_values
+from pytracer.analyze.evidence.syntax.calls import argument_at, passed_values
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.decode.types.snapshot import records_values
 
 # torch 2.13, nn/functional.py
 _EXPECTED = Pattern(r"Expected (\w+)\.(?:shape|size)[(\[](\d+)[)\]] to be (\d+),? but got (\d+)")
 _CLASSES = "Class values must be smaller than num_classes"
+_SPATIAL = "only batches of spatial targets supported (3D tensors) but got targets of dimension: 4"
 _ENTRY = Pattern(r"invalid multinomial distribution \(encountering probability entry < 0\)")
 
 
@@ -27,6 +28,8 @@ def unexpected_dimension(at: FailingLine) -> str | None:
         return _classes(at)
     if _ENTRY.search(at.message):
         return _entry(at)
+    if _SPATIAL in at.message:
+        return _one_channel(at)
     found, call = _EXPECTED.search(at.message), at.only(ast.Call)
     if found is None or call is None or at.own:
         return None
@@ -49,6 +52,21 @@ def unexpected_dimension(at: FailingLine) -> str | None:
     )
     came = at.came(item)
     return f"`{source(item)}` {shape.words}{came} has {got} in dimension {place}, where {wanted} is needed: {how}."
+
+
+def _one_channel(at: FailingLine) -> str | None:
+    """Class numbers of [N, 1, H, W], as masks are read with their channel."""
+    call = at.only(ast.Call)
+    given = argument_at(call, 1, "target") if call is not None else None
+    names = names_in(given) if given is not None else []
+    shape = at.shape(names[0]) if len(names) == 1 else None
+    if given is None or shape is None or len(shape.sizes) != 4 or shape.sizes[1] != 1 or shape.sizes[3] in (1, 3):
+        return None
+    sizes = ", ".join(map(str, (shape.sizes[0], *shape.sizes[2:])))
+    return (
+        f"The target `{names[0]}` {shape.words}{at.came(names[0])} has a channel, and cross entropy takes class "
+        f"numbers without one, [{sizes}] here: pass `{source(given)}.squeeze(1)`."
+    )
 
 
 def _entry(at: FailingLine) -> str | None:

@@ -35,7 +35,7 @@ def hidden_method(at: FailingLine) -> str | None:
     found = _CALLED.search(at.message)
     if at.kind != "TypeError" or found is None:
         return None
-    own = _replaced(at)
+    own = _replaced(at) or _property(at, found[1])
     if own is not None:
         return own
     for method in _called(at):
@@ -57,6 +57,29 @@ def hidden_method(at: FailingLine) -> str | None:
             f"attribute of {one.owner} there and where it is read."
         )
     return None
+
+
+def _property(at: FailingLine, kind: str) -> str | None:
+    """`self.is_train()`, which is a property of the program's own class."""
+    call = at.only(ast.Call)
+    if not at.own or call is None or call.args or call.keywords or not isinstance(call.func, ast.Attribute):
+        return None
+    name = call.func.attr
+    found = [
+        (file, owner, item)
+        for file, tree in at.files.items()
+        for owner in nodes_of(tree)
+        if isinstance(owner, ast.ClassDef)
+        for item in owner.body
+        if isinstance(item, ast.FunctionDef) and item.name == name
+    ]
+    if len(found) != 1 or not any("property" in ast.unparse(by) for by in found[0][2].decorator_list):
+        return None
+    file, owner, method = found[0]
+    return (
+        f"`{name}` is a property of {owner.name} ({at.in_file(file, method.lineno)}), so that `{source(call.func)}` is "
+        f"its value already, a {kind}, and line {at.line} calls that: leave the parentheses out there."
+    )
 
 
 def _replaced(at: FailingLine) -> str | None:

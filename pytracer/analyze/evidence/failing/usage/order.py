@@ -25,6 +25,17 @@ _RECOMPUTED = Pattern(r"different number of tensors was saved|Recomputed values 
 _NO_CHECKS = "No inf checks were recorded for this optimizer"
 _TOO_EARLY = Pattern(r"cannot assign (?:module|parameters?|buffers?) before Module\.__init__\(\) call")
 _NO_GRAPH = Pattern(r"\b(?:no_grad|inference_mode)\b|set_grad_enabled\(False")
+_LISTED = ("parameters", "named_parameters")
+_WRAPS = (
+    "DataParallel",
+    "DistributedDataParallel",
+    "DDP",
+    "FullyShardedDataParallel",
+    "FSDP",
+    "compile",
+    "train",
+    "eval",
+)
 _MOVES = ("to", "cuda", "cpu", "float", "double", "half", "type")
 
 
@@ -82,6 +93,9 @@ def _without_gradients(at: FailingLine) -> str | None:
     leaf = new_leaf(at)
     if leaf is not None:
         return f"No parameter of `{optimizer[0]}` has a gradient: {leaf.advice}"
+    other = _another_model(at)
+    if other is not None:
+        return f"No parameter of `{optimizer[0]}`{optimizer[1]} has a gradient: {other}"
     cuts = {
         f"{at.in_file(file, item.lineno)} (`with {source(item.items[0].context_expr)}`)"
         for file, tree in at.files.items()
@@ -94,6 +108,33 @@ def _without_gradients(at: FailingLine) -> str | None:
     return (
         f"No parameter of `{optimizer[0]}`{optimizer[1]} has a gradient: the loss does not depend on them (frozen, "
         f"detach(), no_grad(){what}), they are another model's, or backward() did not run."
+    )
+
+
+def _another_model(at: FailingLine) -> str | None:
+    """`net = grow(net)` behind the line that gave the optimizer the parameters of `net`."""
+    call = at.only(ast.Call)
+    made = at.made(call.args[0]) if call is not None and call.args else None
+    owners = [
+        item.func.value
+        for item in (nodes_of(made.node) if made is not None else ())
+        if isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute) and item.func.attr in _LISTED
+    ]
+    name = variable(owners[0]) if len(owners) == 1 else None
+    if made is None or name is None:
+        return None
+    later = [
+        (line, value)
+        for line, value in lines_that_bind(made.spot.scope, name)
+        if line > made.line and isinstance(value, ast.Call) and called_name(value) not in (*_MOVES, *_WRAPS)
+    ]
+    if len(later) != 1:
+        return None
+    line, value = later[0]
+    return (
+        f"{at.place(made.spot, line)} (`{name} = {source(value)}`) assigns `{name}` after {at.here(made.line)} gave "
+        "the optimizer its parameters, so that it still has those of the model before. Make the optimizer again there "
+        "(and the schedule)."
     )
 
 

@@ -1,0 +1,40 @@
+"""SparseAdam in a program that has no sparse embedding."""
+
+from __future__ import annotations
+
+import ast
+
+from pytracer._text import list_words
+from pytracer.analyze.evidence.failing.line import FailingLine
+from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
+
+_DENSE = "SparseAdam does not support dense gradients"
+_TABLES = ("Embedding", "EmbeddingBag")
+_PLACE = 6  # of `sparse` in nn.Embedding(); EmbeddingBag has it in another one
+_MOST = 3
+
+
+def dense_gradients(at: FailingLine) -> str | None:
+    """Where none of the tables that its files make is sparse."""
+    if _DENSE not in at.message:
+        return None
+    tables = [
+        (file, item)
+        for file, tree in at.files.items()
+        for item in nodes_of(tree)
+        if isinstance(item, ast.Call) and called_name(item) in _TABLES
+    ]
+    if not 0 < len(tables) <= _MOST or any(_may_be_sparse(call) for _, call in tables):
+        return None
+    lines = list_words([str(at.in_file(file, call.lineno)) for file, call in tables])
+    return (
+        f"None of the program's embeddings ({lines}) has sparse=True, so that their gradients are dense: set it there, "
+        "and give SparseAdam only their parameters (all others to a second optimizer), or take Adam for all."
+    )
+
+
+def _may_be_sparse(call: ast.Call) -> bool:
+    given = keyword_value(call, "sparse")
+    known = given is None or (isinstance(given, ast.Constant) and given.value is False)
+    return not known or len(call.args) > _PLACE or any(item.arg is None for item in call.keywords)
