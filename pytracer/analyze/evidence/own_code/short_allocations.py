@@ -164,7 +164,9 @@ def _of_bytes(plain: str, match: re.Match[str], body: _Body) -> _Found | None:
     if re.fullmatch(rf"sizeof\s*\(?\s*(?:\*\s*{re.escape(name)}|{re.escape(kind)})\s*\)?", whole):
         return _of_loop(body, name, f"makes room for one {kind}", f"`{by}({{}} * sizeof(*{name}))`")
     if "sizeof" not in whole:
-        if kind in _ONE_BYTE or re.search(r"\*\s*(?:[248]|16)\b|\b(?:[248]|16)\s*\*|<<", whole):
+        if kind in _ONE_BYTE:
+            return _at_count(body, name, nbytes)
+        if re.search(r"\*\s*(?:[248]|16)\b|\b(?:[248]|16)\s*\*|<<", whole):
             return None
         for loop in _loops(body):
             use = _indexed(body, loop, name)
@@ -175,6 +177,22 @@ def _of_bytes(plain: str, match: re.Match[str], body: _Body) -> _Found | None:
     parts = [_plain(item) for item in whole.split("*")] if whole.count("*") == 1 else []
     counts = [item for item in parts if "sizeof" not in item]
     return _beyond(body, name, counts[0]) if len(counts) == 1 else None
+
+
+def _at_count(body: _Body, name: str, count: str) -> _Found | None:
+    """`out[n] = 0` of `malloc(n)`: the end of a text, of which only the letters were counted."""
+    written = re.search(rf"(?<![\w.>]){re.escape(name)}\s*\[\s*{re.escape(count)}\s*\]\s*=(?!=)", body.text)
+    changed = re.search(
+        rf"(?<![\w.>]){re.escape(count)}\s*(?:[-+*/]?=(?!=)|\+\+|--)|(?:\+\+|--)\s*{re.escape(count)}", body.text
+    )
+    if written is None or changed is not None or not re.fullmatch(r"[\w.>-]+", count):
+        return None
+    return (
+        f"makes room for `{count}` bytes",
+        written.start(),
+        f"writes `{name}[{count}]`, too",
+        f"`malloc({count} + 1)`",
+    )
 
 
 def _of_array(_: str, match: re.Match[str], body: _Body) -> _Found | None:

@@ -79,6 +79,7 @@ from pytracer.analyze.evidence.own_code.freed_number import FreedNumber, freed_n
 from pytracer.analyze.evidence.own_code.freed_pointer import freed_pointer
 from pytracer.analyze.evidence.own_code.freed_reasons import FreedPointer, LiteralFreed, MovedResult, OtherAllocator
 from pytracer.analyze.evidence.own_code.freed_result import FreedResult, freed_result
+from pytracer.analyze.evidence.own_code.own_allocations import own_allocation
 from pytracer.analyze.evidence.own_code.pointer_content import half_of_storage, numbers_followed, numbers_in_pointer
 from pytracer.analyze.evidence.own_code.unfit_memory import unfit_memory
 from pytracer.analyze.evidence.own_code.unfit_overrun import unfit_overrun
@@ -181,7 +182,7 @@ def _cause(view: ProcessView, damage: HeapDamage) -> _Cause:
         return cause
     twice = _is_twice(view, damage)
     second = second_free(view) if cause.behind is None and _is_of_freed(damage) and not twice else None
-    by_numbers = not _is_callers(damage) or has_unfit_before(view)
+    by_numbers = not _is_callers(damage) or has_unfit_before(view) or own_allocation(view) is not None
     by_write = by_numbers and not twice and second is None and not _is_refused(view, cause.user, damage)
     return replace(cause, second=second, suspect=first_suspect(view, cause.behind) if by_write else None)
 
@@ -284,7 +285,9 @@ def _advice(view: ProcessView, user: str | None, damage: HeapDamage, deleter: De
     return unchecked_advice(view) or heap_advice(
         view,
         user,
-        frees=(_is_callers(damage) or _is_refused(view, user, damage)) and not _only_noticed(view, user),
+        frees=(_is_callers(damage) or _is_refused(view, user, damage))
+        and not _only_noticed(view, user)
+        and own_allocation(view) is None,
         freed=(damage.text or "").startswith(_FREED_BEFORE),
     )
 

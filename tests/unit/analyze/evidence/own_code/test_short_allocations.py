@@ -31,6 +31,7 @@ def found(*lines: str) -> list[ShortAllocation]:
         (["int* p = new int[n];", LOOP.replace("<", "<=")], "`n` elements", "uses index `n`, too", "`i < n` in that"),
         (["int* p = new int[n - 1];", LOOP], "`n - 1` elements", "`n` elements", "`n` as its count"),
         (["int *p = malloc(sizeof(int) * n);", LOOP.replace("<", "<=")], "`n` elements", "index `n`, too", "`i < n`"),
+        (["char *p = malloc(n);", "p[n] = 0;"], "room for `n` bytes", "writes `p[n]`, too", "`malloc(n + 1)`"),
         (
             ["std::vector<float> p;", "p.reserve(n / 2);", LOOP],
             "`n / 2` elements", "`n` elements", "`p.resize(...)`",
@@ -57,6 +58,8 @@ def test_allocation_that_is_too_small_is_found(lines: list[str], makes: str, use
         ["float *p = malloc(nbytes);", LOOP],  # in other words than the loop
         ["size_t k = n * sizeof(*p);", "float *p = malloc(k);", LOOP],
         ["char *p = malloc(n);", LOOP],
+        ["char *p = malloc(n + 1);", "p[n] = 0;"],
+        ["char *p = malloc(n);", "n--; p[n] = 0;"],
         ["float *p = calloc(n, sizeof(float));", LOOP],
         ["float **p = malloc(n * sizeof(float *));", LOOP],
         ["struct node *p = malloc(sizeof(*p));", "p->next = 0;"],
