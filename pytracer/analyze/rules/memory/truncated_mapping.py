@@ -45,6 +45,7 @@ from pytracer.analyze.evidence.lifetime.file_mappers import FileMapper, file_map
 from pytracer.analyze.evidence.lifetime.file_writers import FileWriter, file_writer
 from pytracer.analyze.evidence.lifetime.open_rewriter import OpenRewriter, open_rewriter
 from pytracer.analyze.evidence.lifetime.rewriters import Rewriter, only_before, rewriter
+from pytracer.analyze.evidence.own_code.native_maps import NativeMap, native_map
 from pytracer.analyze.evidence.phrases import (
     access_verb,
     fault_evidence,
@@ -122,13 +123,15 @@ class _Known(msgspec.Struct, frozen=True):
     writer: Rewriter | OpenRewriter | FileWriter | None
     mapper: FileMapper | None
     before: bool
+    native: NativeMap | None = None  # what C maps, where Python maps nothing of that name
 
 
 def _known(view: ProcessView, file: MappedFile, created: CreatedByEach | None) -> _Known:
     writer = _named(view, file)
     by_name = writer if isinstance(writer, FileWriter) and not file.path.startswith(_OF_TORCH) else None
     before = by_name is not None and only_before(view, file.path, by_name.at)
-    return _Known(created, writer, file_mapper(view, file.path), before)
+    mapper = file_mapper(view, file.path)
+    return _Known(created, writer, mapper, before, native_map(view) if mapper is None else None)
 
 
 def _advice(file: MappedFile, known: _Known) -> str:
@@ -145,6 +148,11 @@ def _advice(file: MappedFile, known: _Known) -> str:
             "tensors in it lived. To clean up, use os.unlink(), which leaves mappings whole, once its users have ended."
         )
         return f"{writer.words} {owner}" if writer is not None else owner
+    held = file.then_bytes if file.then_bytes is not None else file.now_bytes
+    if known.native is not None and held is not None and (writer is None or not writer.runs):
+        return f"{known.native.advice(file.mapped_end, held)}" + (
+            f" {writer.words}" if writer is not None and not known.before else ""
+        )
     if writer is not None and known.before:
         return (
             f"{capital(writer.brief)} writes the file only before it is mapped: look for another line or process that "
