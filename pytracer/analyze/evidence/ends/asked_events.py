@@ -14,6 +14,7 @@ from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes
 
 _LONGEST = 50
+_ASKS = ("is_set", "wait")
 
 
 class AskedEvent(msgspec.Struct, frozen=True):
@@ -47,9 +48,10 @@ class AskedEvent(msgspec.Struct, frozen=True):
 def asked_event(tree: ast.Module, run: ast.FunctionDef, thread: str | None) -> AskedEvent | None:
     """None where no `while` of the function asks one. `thread`: the variable that has the thread."""
     for loop in own_nodes(run):
-        asks = (
-            [item for item in nodes_of(loop.test) if _of(item, "is_set", "wait")] if isinstance(loop, ast.While) else []
+        asked = (
+            [item for item in nodes_of(loop.test) if isinstance(item, ast.Call)] if isinstance(loop, ast.While) else []
         )
+        asks = [item for item in asked if called_name(item) in _ASKS and _owner(item) is not None]
         event = _owner(asks[0]) if asks else None
         if event is None:
             continue
@@ -66,10 +68,6 @@ def asked_event(tree: ast.Module, run: ast.FunctionDef, thread: str | None) -> A
 
 def _told(call: ast.Call | None) -> tuple[int, str] | None:
     return (call.lineno, shortened(ast.unparse(call), _LONGEST)) if call is not None else None
-
-
-def _of(node: ast.AST, *methods: str) -> bool:
-    return isinstance(node, ast.Call) and called_name(node) in methods and _owner(node) is not None
 
 
 def _owner(node: ast.AST) -> str | None:

@@ -17,6 +17,7 @@ from pytracer.analyze.evidence.lifetime.shared_writes import shared_write
 from pytracer.analyze.evidence.lifetime.variables import line_words
 from pytracer.analyze.evidence.operators.in_backward import backward, changed_advice, saved_advice, saved_words
 from pytracer.analyze.evidence.operators.operator import OperatorTensor, find_operator, tensor_name, tensor_with
+from pytracer.analyze.evidence.own_code.cut_numbers import cut_number
 from pytracer.analyze.evidence.own_code.index_arrays import index_arrays
 from pytracer.analyze.evidence.own_code.lookups import reads_index
 from pytracer.analyze.evidence.own_code.own_index import OwnIndex
@@ -68,7 +69,9 @@ class FarIndex(Explanation):
         of = f" of {tensor_name(index)}" if index is not None else ""
         own = self._taken(view) if index is None else None
         of = f", which {own[0]} takes from {own[1]}," if own is not None else of
-        found = f": index {self.value}{of} leads out of an array {where}{self._converted(view)}"
+        cut = cut_number(view, self.value) if index is None and own is None else None
+        why = cut.clause if cut is not None else self._converted(view)
+        found = f": index {self.value}{of} leads out of an array {where}{why}"
         if index is None or saved is None:
             return found
         write = shared_write(view, index.item.base)
@@ -115,6 +118,9 @@ class FarIndex(Explanation):
                 f"Ask isfinite() of {made}, and drop or mask what is not finite before {line} passes {own[1]}. "
                 f"{own[0]} uses the index unchecked: let it refuse what is below 0 or beyond the length."
             )
+        cut = cut_number(view, self.value) if index is None else None
+        if cut is not None:
+            return cut.advice
         if index is None and reads_index(view):
             return (
                 f"Check the arrays that {line} passes, their lengths and the numbers in them: index {self.value} was "
