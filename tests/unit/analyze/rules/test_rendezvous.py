@@ -120,6 +120,24 @@ def test_port_that_each_process_finds_for_itself(
     assert ("undecidable" in _missing(report)) is not each
 
 
+@pytest.mark.parametrize(("made", "own"), [("uuid.uuid4().hex", True), ("args.run", False)])
+def test_file_that_each_process_names_for_itself(made: str, own: bool, run: Path) -> None:
+    """Found by a twin: the line that draws the name was not told. The look-alike: an option."""
+    script = run / "train.py"
+    source = f"    run = {made}\n    dist.init_process_group('gloo', init_method=f'file:///tmp/{{run}}')\n"
+    script.write_text(f"import uuid\ndef setup(rank, args):\n{source}")
+    os.utime(script, (0, 0))  # older than the process
+    caller = {"function": "setup", "file": str(script), "line": 4}
+    boxes = []
+    for number in range(2):
+        box = Box(pid=101 + number, ppid=100).at(10)
+        box.rendezvous(number, 2, file=f"/tmp/{number}", passed=["init_method"], caller=caller)
+        boxes.append(box.at(6000 + number).exception(STORE_ERROR, LOST, [("setup", str(script), 4)]).exit(1))
+    said = advice(report_of(run, *boxes))
+    assert said.startswith("Give all processes the same init_method")
+    assert ("Line 3 (`uuid.uuid4`) gives each process another one: make it once, before the" in said) is own
+
+
 def test_a_rank_that_did_not_call_makes_the_port_only_likely(run: Path) -> None:
     """The others may have waited for that one."""
     report = report_of(run, rank_of(0, world_size=4), rank_of(1, world_size=4), rank_of(2, world_size=4, master_port=1))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,12 +25,12 @@ PROGRAM = """class Arena:
 """
 
 
-def killed(run: Path, test: str = "job.exitcode != 0", kill: str = "job.kill()") -> Report:
+def killed(run: Path, test: str = "job.exitcode != 0", kill: str = "job.kill()", **more: Any) -> Report:
     """The parent is at line 3, then at line 6."""
     script = str(s.program_in(run, PROGRAM.format(test=test, kill=kill)))
     parent, child = Box(pid=101, ppid=99).at(500), Box(pid=102, ppid=101).at(500).mark("begin")
     parent.at(900).wait(102, signal=9)
-    parent.exception("RuntimeError", "simulator ended with -9", [("Arena.__exit__", script, 6)]).exit(1)
+    parent.exception("RuntimeError", "simulator ended with -9", [("Arena.__exit__", script, 6)], **more).exit(1)
     job = s.load(run, parent, child)
 
     def noting(process: Process) -> Process:
@@ -56,3 +57,11 @@ def test_exit_code_of_a_child_that_the_program_killed_is_no_failure_of_it(run: P
 @pytest.mark.parametrize("parts", [("self.failed", "job.kill()"), ("job.exitcode != 0", "if stale(job): job.kill()")])
 def test_other_conditions_and_kills_for_a_reason_are_not_told_so(parts: tuple[str, str], run: Path) -> None:
     assert "then raised" not in summary(killed(run, *parts))
+
+
+def test_exception_on_whose_way_out_the_child_was_killed_comes_first(run: Path) -> None:
+    """Found by a twin of the twin: the first exception was told nowhere."""
+    first = {"type": "KeyError", "message": "'policy'", "python_stack": [{"function": "main", "file": "m.py", "line": 4}]}
+    report = killed(run, context=[first])
+    assert "that was on the way out of KeyError: 'policy' (m.py:4), before line 6 raised" in summary(report)
+    assert advice(report).startswith("Begin with KeyError: 'policy'")
