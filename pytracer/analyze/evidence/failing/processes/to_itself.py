@@ -65,7 +65,10 @@ def message_to_itself(at: FailingLine) -> str | None:
     came = at.came(name) if name is not None else ""
     ends = _clamped(at, found.peer) if by is None else None
     if ends is not None:
-        return f"{_lines(found)} `{peer}` as the peer{came}, which is this rank itself: {ends}. Leave the message out on that rank: `if {peer} != {own}:`."
+        return (
+            f"{_lines(found)} `{peer}` as the peer{came}, which is this rank itself: {ends}. Leave the message out on "
+            f"that rank: `if {peer} != {own}:`."
+        )
     return (
         f"{_lines(found)} `{peer}` as the peer{came}, which is this rank itself: "
         f"a rank cannot {_verbs(found)} itself.{why} Where `{peer} == {own}`, copy the tensor in place of the message "

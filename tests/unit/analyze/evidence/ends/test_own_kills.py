@@ -61,7 +61,8 @@ def test_other_conditions_and_kills_for_a_reason_are_not_told_so(parts: tuple[st
 
 def test_exception_on_whose_way_out_the_child_was_killed_comes_first(run: Path) -> None:
     """Found by a twin of the twin: the first exception was told nowhere."""
-    first = {"type": "KeyError", "message": "'policy'", "python_stack": [{"function": "main", "file": "m.py", "line": 4}]}
+    at = {"function": "main", "file": "m.py", "line": 4}
+    first = {"type": "KeyError", "message": "'policy'", "python_stack": [at]}
     report = killed(run, context=[first])
     assert "that was on the way out of KeyError: 'policy' (m.py:4), before line 6 raised" in summary(report)
     assert advice(report).startswith("Begin with KeyError: 'policy'")
