@@ -112,8 +112,7 @@ from pytracer.analyze.evidence.failing.stored.other_kinds import other_kind, oth
 from pytracer.analyze.evidence.failing.stored.own_paths import own_path_of_rank, own_path_subject
 from pytracer.analyze.evidence.failing.stored.pickled import not_picklable
 from pytracer.analyze.evidence.failing.stored.plain_states import plain_state, plain_subject
-from pytracer.analyze.evidence.failing.stored.removed_files import removed_file, removed_subject
-from pytracer.analyze.evidence.failing.stored.removed_folders import removed_folder, removed_folder_subject
+from pytracer.analyze.evidence.failing.stored.removed_folders import removed_path, removed_path_subject
 from pytracer.analyze.evidence.failing.stored.shared_blocks import no_shared_memory, shared_memory_subject
 from pytracer.analyze.evidence.failing.stored.short_records import short_record, short_record_subject
 from pytracer.analyze.evidence.failing.stored.states import (
@@ -296,8 +295,7 @@ KINDS = (
     Kind(in_other_folder, (other_folder_subject,)),
     Kind(changed_folder),
     Kind(absent_file, (absent_subject,)),
-    Kind(removed_file, (removed_subject,)),
-    Kind(removed_folder, (removed_folder_subject,)),
+    Kind(removed_path, (removed_path_subject,)),
     Kind(missing_file),
     Kind(not_picklable),
     Kind(lost_in_copy, (lost_in_copy_subject,)),

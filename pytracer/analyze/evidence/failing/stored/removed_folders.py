@@ -1,4 +1,4 @@
-"""A folder that is gone with the file in it, where the program's only `rmtree()` takes folders of that name away.
+"""A file that the program removes, or the folder of it: the only `rmtree()` takes folders of that name away.
 
 Checkpoints are rotated so: `shutil.rmtree(self.kept.pop(0))`, and the best one is among those that are removed.
 """
@@ -11,14 +11,24 @@ import os
 from pytracer.analyze.evidence.failing.expressions import short
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.processes.made_by_one import paths_of
-from pytracer.analyze.evidence.failing.stored.removed_files import may_be, targets
+from pytracer.analyze.evidence.failing.stored.removed_files import may_be, removed_file, removed_subject, targets
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import scope_of
 
 
-def removed_folder(at: FailingLine) -> str | None:
+def removed_path(at: FailingLine) -> str | None:
+    """Of a file that the program removes, or of the folder that it is in."""
+    return removed_file(at) or _removed_folder(at)
+
+
+def removed_path_subject(at: FailingLine) -> str | None:
+    """For the headline: what the program does there."""
+    return removed_subject(at) or _folder_subject(at)
+
+
+def _removed_folder(at: FailingLine) -> str | None:
     """To keep what is still read; None of a file that is written, and where a call removes other folders."""
     found = _removal(at)
     if found is None:
@@ -32,8 +42,7 @@ def removed_folder(at: FailingLine) -> str | None:
     )
 
 
-def removed_folder_subject(at: FailingLine) -> str | None:
-    """For the headline: what the program does there."""
+def _folder_subject(at: FailingLine) -> str | None:
     found = _removal(at)
     if found is None:
         return None
