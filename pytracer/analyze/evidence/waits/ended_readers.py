@@ -92,8 +92,10 @@ def _one_left(job: JobView, parent: ProcessView, child: ProcessView) -> bool:
 
 
 def _runs(job: JobView, parent: ProcessView, file: str, scope: ast.AST) -> bool:
-    """Whether a child was in the function at its end."""
+    """Whether a child was in the function at its end, or may have been: one that did not leave is unknown."""
     first, last = getattr(scope, "lineno", 0), getattr(scope, "end_lineno", 0)
+    if any(not item.left_well and not main_stack(item) for item in children_of(job, parent)):
+        return True
     return any(
         frame.file == file and frame.line is not None and first <= frame.line <= last
         for item in children_of(job, parent)
