@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import compileall
+import gc
 import os
 import signal
 import subprocess
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pytracer._garbage import without_collections
 from pytracer.analyze import engine
 from pytracer.analyze.rules.base import Description, Judgement, finding
 from pytracer.report.job import Finding
@@ -38,6 +40,17 @@ def pytest_configure(config: pytest.Config) -> None:
     """Compiles the package once: most tests start it in processes that keep no bytecode, each a third longer."""
     if not hasattr(config, "workerinput"):
         compileall.compile_dir(Path(__file__).resolve().parents[1] / "pytracer", quiet=2)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Python's search for garbage goes through millions of objects that live as long as the tests: a third of the time
+    of collecting them, and again in the tests.
+    """
+    with without_collections():
+        found = yield
+    gc.freeze()
+    return found
 
 
 @pytest.fixture(autouse=True, scope="session")

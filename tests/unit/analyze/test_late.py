@@ -18,7 +18,7 @@ from tests.golden.reports import GOLDEN, unpacked
 from tests.support.cli import ROOT
 
 PACKAGE = "pytracer.analyze"
-SOURCES = {path: ast.parse(path.read_text()) for path in sorted((ROOT / "pytracer" / "analyze").rglob("*.py"))}
+FILES = sorted((ROOT / "pytracer" / "analyze").rglob("*.py"))
 ARCHIVES = ("ddp-use-after-free", "collective-mismatch", "sigkill")
 # Prints the report of a run as the command line makes it, and how many modules that took.
 PROGRAM = """
@@ -36,6 +36,12 @@ print(sum(name.startswith("pytracer.analyze.") for name in sys.modules), file=sy
 """
 
 
+@pytest.fixture(scope="module")
+def sources() -> dict[Path, ast.Module]:
+    """Every file of the analyses, parsed."""
+    return {path: ast.parse(path.read_text()) for path in FILES}
+
+
 def late_imports(tree: ast.Module) -> Iterator[tuple[ast.ImportFrom, ast.alias]]:
     """What a module binds stand-ins for, by the rule of `late_functions`."""
     for node in tree.body:
@@ -44,28 +50,29 @@ def late_imports(tree: ast.Module) -> Iterator[tuple[ast.ImportFrom, ast.alias]]
             yield from ((node, name) for name in node.names)
 
 
-def is_function(module: str, name: str) -> bool:
+def is_function(sources: dict[Path, ast.Module], module: str, name: str) -> bool:
     """Whether it is one there, or one that was imported there."""
     path = ROOT / f"{module.replace('.', '/')}.py"
     if not path.exists():
         return False
-    tree = SOURCES.get(path) or ast.parse(path.read_text())
+    tree = sources.get(path) or ast.parse(path.read_text())
     if any(isinstance(node, ast.FunctionDef) and node.name == name for node in tree.body):
         return True
     imported = (node for node in tree.body if isinstance(node, ast.ImportFrom))
-    return any(is_function(node.module or "", name) for node in imported if name in (part.name for part in node.names))
+    named = (node for node in imported if name in (part.name for part in node.names))
+    return any(is_function(sources, node.module or "", name) for node in named)
 
 
-def test_what_is_imported_late_is_a_function_that_is_there() -> None:
+def test_what_is_imported_late_is_a_function_that_is_there(sources: dict[Path, ast.Module]) -> None:
     """Each resolves, and nothing but functions has a name in lower case: no module of a package, no constant."""
-    found = {(node.module or "", alias.name) for tree in SOURCES.values() for node, alias in late_imports(tree)}
+    found = {(node.module or "", alias.name) for tree in sources.values() for node, alias in late_imports(tree)}
     assert len(found) > 1000
-    assert not [f"{module}:{name}" for module, name in sorted(found) if not is_function(module, name)]
+    assert not [f"{module}:{name}" for module, name in sorted(found) if not is_function(sources, module, name)]
 
 
-def test_no_function_is_needed_as_an_object_while_its_importer_is_imported() -> None:
+def test_no_function_is_needed_as_an_object_while_its_importer_is_imported(sources: dict[Path, ast.Module]) -> None:
     """A stand-in can be called and kept in a table; it is no decorator, no default and no method."""
-    for path, tree in SOURCES.items():
+    for path, tree in sources.items():
         names = {alias.asname or alias.name for _, alias in late_imports(tree)}
         used = {name.id for place in _at_import(tree) for name in ast.walk(place) if isinstance(name, ast.Name)}
         assert not names & used, path
@@ -90,7 +97,7 @@ def test_report_is_the_same_of_a_part_of_the_modules(name: str, tmp_path: Path) 
         [sys.executable, "-c", PROGRAM, str(run)], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert late.stdout.strip() == render_json(build_report(load_job(run))).strip(), late.stderr
-    assert int(late.stderr) < len(SOURCES) * 0.8
+    assert int(late.stderr) < len(FILES) * 0.8
 
 
 def test_first_call_gives_its_importer_the_function(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
