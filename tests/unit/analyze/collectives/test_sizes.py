@@ -264,7 +264,7 @@ def test_size_is_followed_through_calls_and_loops_to_the_split_by_rank(split: st
 
 @pytest.mark.parametrize("ended", [0, 1])
 def test_split_is_found_from_the_rank_whose_way_is_known(ended: int, run: Path) -> None:
-    """The other one was ended before its error was recorded: of it, only the line of the call is known, and two lead there."""
+    """Of the other one, ended before its error was recorded, only the line of the call is known: two lead there."""
     way = [("gather", 2), ("run", 14)]
     source = PARTS.format(SPLIT) + "    def probe(self, own):\n        gather(own)\n"
     report = reported(run, source, way, ([[16, 5]], [[15, 5]]), "allgather_", ended=ended)
