@@ -22,6 +22,7 @@ from pytracer.analyze.evidence.own_code.null_function import NoSymbol, null_func
 from pytracer.analyze.evidence.own_code.null_global import null_global
 from pytracer.analyze.evidence.own_code.null_in_libc import null_in_libc
 from pytracer.analyze.evidence.own_code.null_member import null_member
+from pytracer.analyze.evidence.own_code.parsed_arguments import parsed_argument
 from pytracer.analyze.evidence.own_code.passed_none import passed_none
 from pytracer.analyze.evidence.own_code.per_thread_memory import per_thread_memory
 from pytracer.analyze.evidence.own_code.unchecked_result import unchecked_result
@@ -40,6 +41,9 @@ class NullSource(msgspec.Struct, frozen=True):
 
 def null_source(view: ProcessView, *, with_forward: bool) -> NullSource | None:
     """The first that is known. `with_forward`: also where a backward reads what its forward left empty."""
+    parsed = parsed_argument(view)
+    if parsed is not None:
+        return NullSource(parsed.summary, parsed.advice, Behind.of([], parsed))
     container = empty_container(view)
     if container is not None:
         return NullSource(container.summary, container.advice, Behind.of([], container))

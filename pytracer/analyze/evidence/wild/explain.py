@@ -32,6 +32,7 @@ from pytracer.analyze.evidence.wild.memory import missing_memory, overwritten_me
 from pytracer.analyze.evidence.wild.misread_elements import misread_elements
 from pytracer.analyze.evidence.wild.misread_floats import misread_floats
 from pytracer.analyze.evidence.wild.overwritten_global import overwritten_global
+from pytracer.analyze.evidence.wild.parsed_argument import overwritten_by_parse
 from pytracer.analyze.evidence.wild.second_owner import second_owner
 from pytracer.analyze.evidence.wild.short_vector import short_vector
 from pytracer.analyze.evidence.wild.small_argument import small_argument
@@ -99,6 +100,7 @@ _FINDERS: tuple[Callable[[ProcessView], Explanation | None], ...] = (
     deregistered_operator,
     freed_callback,
     below_null,
+    overwritten_by_parse,
     overwritten_global,
     truncated_address,
     cut_argument,
