@@ -24,6 +24,7 @@ from pytracer.analyze.evidence.own_code.own_libraries import own_libraries
 from pytracer.analyze.evidence.own_code.own_signature import definitions
 from pytracer.analyze.evidence.own_code.passed_arrays import PassedArray, PassedArrays
 from pytracer.analyze.evidence.own_code.recorded_arrays import RecordedArrays
+from pytracer.analyze.evidence.own_code.row_ids import RowUse, row_uses
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value, passed_values, without_ctype
 from pytracer.analyze.evidence.syntax.changes import PURE, bound_in
@@ -69,13 +70,15 @@ class LargeIds(msgspec.Struct, frozen=True):
     born: LineWords | None
     born_text: str | None
     places: tuple[Place, ...] = ()
+    of_rows: bool = False
 
     @property
     def summary(self) -> str:
         """Behind `the first suspect is`."""
+        of = "columns of rows of" if self.of_rows else "indices of"
         return (
             f"{self.function}() of {self.library} ({self.called}), which is given `{self.array}` "
-            f"({self.least}..{self.largest}) as indices of {self.number} elements (`{self.passed}`)"
+            f"({self.least}..{self.largest}) as {of} {self.number} elements (`{self.passed}`)"
         )
 
     @property
@@ -83,6 +86,15 @@ class LargeIds(msgspec.Struct, frozen=True):
         """What does not fit, and where it was made."""
         text = f" (`{self.born_text}`)" if self.born_text else ""
         born = f" {capital(self.born)}{text} makes it." if self.born is not None else ""
+        if self.of_rows:
+            return (
+                f"First suspect is {self.line} (`{shortened(self.text, _QUOTED)}`) in {self.function}() of "
+                f"{self.library}, which {self.called} calls: a row of `{self.block}` ({self.made}) has `{self.count}` "
+                f"= {self.number} elements, and `{self.array}` ({self.least}..{self.largest}) is the column, which "
+                f"nothing there checks: {self.largest} is in the next row, and of the last row behind the block.{born} "
+                f"All of `{self.array}` must be less than `{self.passed}`: correct or leave out the others, or let "
+                f"`{self.passed}` be {self.largest + 1} wherever it counts."
+            )
         return (
             f"First suspect is {self.line} (`{shortened(self.text, _QUOTED)}`) in {self.function}() of {self.library}, "
             f"which {self.called} calls: `{self.block}` has `{self.count}` = {self.number} elements ({self.made}), and "
@@ -99,6 +111,9 @@ class _Use(msgspec.Struct, frozen=True):
     count: str
     line: int
     made: int
+
+
+_AnyUse = _Use | RowUse
 
 
 def large_ids(view: ProcessView) -> LargeIds | None:
@@ -130,11 +145,12 @@ class _Call(msgspec.Struct, frozen=True):
 
 def _in_source(
     view: ProcessView, arrays: PassedArrays, node: ast.Call, spot: Spot, text: str
-) -> tuple[_Use, _Found, tuple[int, int]] | None:
+) -> tuple[_AnyUse, _Found, tuple[int, int]] | None:
     """The first use that does not fit, with the lines of the source where the index and the block are."""
     for made in definitions("", text.splitlines(), called_name(node) or ""):
         names = tuple(declared_name(item) for item in split(made.parameters))
-        for use in _uses(made.body, names):
+        uses: list[_AnyUse] = [*_uses(made.body, names), *row_uses(made.body, names)]
+        for use in uses:
             found = _compared(view, arrays, node, spot, names, use)
             if found is not None:
                 return use, found, (made.line - 1 + use.line, made.line - 1 + use.made)
@@ -217,7 +233,7 @@ class _Found(msgspec.Struct, frozen=True):
 
 
 def _compared(
-    view: ProcessView, arrays: PassedArrays, call: ast.Call, spot: Spot, names: tuple[str, ...], use: _Use
+    view: ProcessView, arrays: PassedArrays, call: ast.Call, spot: Spot, names: tuple[str, ...], use: _AnyUse
 ) -> _Found | None:
     """The numbers of the call, where the array's largest is no index of so many."""
     places = {name: place for place, name in enumerate(names)}
@@ -332,7 +348,7 @@ class Ends:
 def _of(
     view: ProcessView,
     call: _Call,
-    compared: tuple[_Use, _Found, tuple[int, int]],
+    compared: tuple[_AnyUse, _Found, tuple[int, int]],
     at: tuple[LineWords, LineWords],
     text: str,
 ) -> LargeIds:
@@ -357,4 +373,5 @@ def _of(
         born,
         shortened(written.strip(), _QUOTED) if written and born is not None else None,
         ((file, found.line),) if found.line else (),
+        isinstance(use, RowUse),
     )

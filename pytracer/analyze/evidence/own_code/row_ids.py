@@ -1,0 +1,128 @@
+"""Ids that the program's own C uses as columns of a block of rows: `diff[i * classes + label]`, of `batch * classes`.
+
+An id that is no column is one of the next row, unseen; in the last row it lies behind the block.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import msgspec
+
+from pytracer._patterns import Pattern
+from pytracer.analyze.evidence.own_code.c_text import closing, split, without_comments, without_parentheses
+
+_COUNTED = (
+    r"(?P<block>\w+)\s*=[^;=]*?\b(?:malloc|calloc|alloca|realloc)\s*\((?P<bytes>[^;]*)\)\s*\)?\s*;",
+    r"(?P<block>\w+)\s*=\s*new\s+[\w:]+\s*\[(?P<new>[^\];]+)\]",
+    r"\bvector\s*<[^;()]*>\s*(?P<block>\w+)\s*\((?P<vector>[^;]*)\)\s*;",
+    r"\bmake_unique\s*<[^;()]*\[\]\s*>\s*(?P<block>)\((?P<made>[^;]*)\)\s*;",
+)
+_CASTS = Pattern(
+    r"\b(?:static|reinterpret|const)_cast\s*<[^<>]*>\s*(?=\()|\((?:std::)?(?:size_t|long|int|u?int\d+_t)\)\s*"
+)
+_SIZES = Pattern(r"\bsizeof\s*(?:\([^()]*\)|\*?\s*\w+)")
+_NAME = Pattern(r"[A-Za-z_]\w*")
+_SETS = Pattern(r"\s*(?:=(?!=)|(?:[-+*/|&^]|<<|>>)=|\+\+|--)")
+
+
+class RowUse(msgspec.Struct, frozen=True):
+    """Elements of `array` are columns of `block`, in rows of `count`. `line`, `made`: of the write and of the block."""
+
+    array: str
+    block: str
+    count: str
+    line: int
+    made: int
+
+
+def row_uses(body: str, names: tuple[str, ...]) -> Iterator[RowUse]:
+    """Writes that nothing checks, of a function with these parameters, by the lines of its body."""
+    text = _CASTS.sub("", without_comments(body))
+    for block, factors, at in _blocks(text, names):
+        for place, column, count in _columns(text, block):
+            array = _array_of(text[:place], column)
+            if array in names and count in factors and not _is_checked(text, array, column, count):
+                yield RowUse(array, block, count, text.count("\n", 0, place) + 1, text.count("\n", 0, at) + 1)
+
+
+def _blocks(text: str, names: tuple[str, ...]) -> Iterator[tuple[str, set[str], int]]:
+    """Each with the parameters that its number of elements is the product of."""
+    for pattern in _COUNTED:
+        for match in re.finditer(pattern, text):
+            groups = match.groupdict()
+            size = next((groups[item] for item in ("bytes", "new", "vector", "made") if groups.get(item)), "")
+            parts = [size] if "new" in groups or "bytes" in groups else [*split(size)][:1]
+            plain = _SIZES.sub("1", " ".join(parts))
+            words = set(_NAME.findall(plain))
+            if match["block"] and len(words) > 1 and words <= {*names} and re.search(r"[-+/%<>?]", plain) is None:
+                yield match["block"], words, match.start("block")
+
+
+def _columns(text: str, block: str) -> Iterator[tuple[int, str, str]]:
+    """Where an element of a row is written: its column, and what may be the length of a row."""
+    for at, index in _written(text, block):
+        sums = [without_parentheses(item) for item in _summands(index)]
+        products = [item for item in sums if re.fullmatch(r"\w+\s*\*\s*\w+", item)]
+        others = [item for item in sums if item not in products]
+        if len(products) == len(others) == 1:
+            yield from ((at, others[0], count) for count in _NAME.findall(products[0]))
+    for row, factors in _rows(text, block):
+        for at, index in _written(text, row):
+            yield from ((at, index, count) for count in factors)
+
+
+def _written(text: str, name: str) -> Iterator[tuple[int, str]]:
+    """Where an element of a pointer is set or changed, and its index."""
+    for match in re.finditer(rf"(?<![\w.>]){re.escape(name)}\s*\[", text):
+        end = closing(text, match.end() - 1)
+        before = text[: match.start()].rstrip()[-2:]
+        if end is not None and (_SETS.match(text, end + 1) or before in ("++", "--")):
+            yield match.start(), without_parentheses(text[match.end() : end])
+
+
+def _rows(text: str, block: str) -> Iterator[tuple[str, list[str]]]:
+    """`row` of `float *row = diff + i * classes`, with the two factors."""
+    for match in re.finditer(rf"\*\s*(?P<row>\w+)\s*=\s*&?\s*{re.escape(block)}\b(?P<index>[^;]*);", text):
+        inner = match["index"].strip()
+        inner = without_parentheses(inner[1:-1] if inner.startswith("[") else inner.lstrip("+ "))
+        if re.fullmatch(r"\w+\s*\*\s*\w+", inner):
+            yield match["row"], _NAME.findall(inner)
+
+
+def _summands(text: str) -> list[str]:
+    """Those of a sum, outside of its brackets."""
+    parts, depth = [""], 0
+    for letter in text:
+        depth += (letter in "([") - (letter in ")]")
+        if letter == "+" and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return [item.strip() for item in parts]
+
+
+def _array_of(before: str, column: str) -> str:
+    """`labels` of `labels[i]`, also by the variable that was last given it and not changed since; else ""."""
+    if re.fullmatch(_NAME.pattern, column):
+        own = re.escape(column)
+        given = [*re.finditer(rf"\b{own}\s*=(?!=)\s*([^;,]*)", before)]
+        if not given or re.search(
+            rf"\b{own}\s*(?:[-+*/%&|^]=|\+\+|--)|(?:\+\+|--)\s*{own}\b", before[given[-1].end() :]
+        ):
+            return ""
+        column = without_parentheses(given[-1][1])
+    match = re.match(r"^(\w+)\s*\[", column)
+    return match[1] if match is not None and closing(column, match.end() - 1) == len(column) - 1 else ""
+
+
+def _is_checked(text: str, array: str, column: str, count: str) -> bool:
+    """Whether the column, or the element, is compared with the length of a row, cut to it, or below 0 as an exit."""
+    text = re.sub(r"\bfor\s*\([^{};]*;[^{};]*;[^{}]*?\)\s*(?=[\w{])", " ", text)
+    number, one = re.escape(count), rf"(?:\b{re.escape(array)}\s*\[[^;\]]*\]|\b{re.escape(column)})\s*\)*"
+    return (
+        re.search(rf"{one}\s*(?:<|<=|>|>=|==|!=|%)\s*\(*\s*{number}\b|\b{number}\s*(?:<|>)=?\s*\(*\s*{one}", text)
+        is not None
+        or re.search(rf"\b(?:min|max|clamp)\w*\s*(?:<[^<>]*>)?\s*\([^;]*{one}[^;]*\b{number}\b", text) is not None
+    )
