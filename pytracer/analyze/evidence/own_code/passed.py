@@ -26,6 +26,7 @@ from pytracer.analyze.evidence.own_code.array_indices import in_range_advice
 from pytracer.analyze.evidence.own_code.arrays import array_words, held_array
 from pytracer.analyze.evidence.own_code.leading_arrays import leading_arrays
 from pytracer.analyze.evidence.own_code.native_bounds import native_bounds
+from pytracer.analyze.evidence.own_code.reaching_numbers import without_part
 from pytracer.analyze.evidence.own_code.small_numbers import are_too_small
 from pytracer.analyze.evidence.own_code.wrapped_counts import wrapped_count
 from pytracer.analyze.evidence.preconditions.violated import unchecked_clause, unchecked_here
@@ -53,7 +54,7 @@ class Passed(msgspec.Struct, frozen=True):
     """`numbers`: `` `count` = 8000000 ``; `tensors`: `` `pixels` (256 elements, 1.0 KiB) ``.
 
     `lengths`: whether a number is passed: None where that is not known. `values`: of the numbers; `bases`: where the
-    storages of the tensors begin. `zeros`: the variables that hold 0.
+    storages of the tensors begin. `zeros`: the variables that hold 0. Numbers that have no part in it are left out.
     """
 
     line: int
@@ -80,13 +81,15 @@ def passed(view: ProcessView) -> Passed | None:
     arguments = _arguments(tree, line, function.name.rpartition("::")[2] if function is not None else None)
     names = list(dict.fromkeys(name for item in arguments for name in _names(item)))
     held = _numbers(view, frame)
-    numbers = tuple(f"`{name}` = {_value(held, name)}" for name in names if _value(held, name) is not None)
+    aside = without_part(view) if any(name in held for name in names) else frozenset[str]()
+    counting = [name for name in names if name not in aside]
+    numbers = tuple(f"`{name}` = {_value(held, name)}" for name in counting if _value(held, name) is not None)
     known = _numbers_known(view, view.crash)
     answers = [_is_length(item, held, known) for item in arguments]
     lengths = True if True in answers else None if None in answers else False
     found = dict(_tensors(view, frame, names_of_line(tree, line)))
     of_names = [(_ITEM.sub("", expression), value) for expression, value in held.items()]
-    values = tuple(value for name in names for of_name, value in of_names if of_name == name)
+    values = tuple(value for name in counting for of_name, value in of_names if of_name == name)
     zeros = tuple(name for name in names if held.get(name) == 0)
     return Passed(line, numbers, tuple(found), lengths, values, tuple(found.values()), zeros)
 

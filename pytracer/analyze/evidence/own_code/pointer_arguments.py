@@ -95,8 +95,8 @@ def _unpacked(tree: ast.Module, call: ast.Call, value: ast.expr) -> list[ast.exp
         value = made
     if isinstance(value, ast.Call) and called_name(value) in ("list", "tuple") and len(value.args) == 1:
         value = value.args[0]
-    if isinstance(value, (ast.List, ast.Tuple)):
-        return None if any(isinstance(item, ast.Starred) for item in value.elts) else list(value.elts)
+    if isinstance(value, (ast.List, ast.Tuple, ast.Subscript)):
+        return _items(value)
     if isinstance(value, (ast.ListComp, ast.GeneratorExp)):
         return _of_comprehension(value)
     if isinstance(value, ast.Call) and called_name(value) == "map" and len(value.args) == 2:  # a function of each
@@ -148,9 +148,34 @@ def _of_comprehension(made: ast.ListComp | ast.GeneratorExp) -> list[ast.expr] |
 
 
 def _literal(node: ast.expr) -> list[ast.expr] | None:
-    items = node.elts if isinstance(node, (ast.List, ast.Tuple)) else []
-    unknown = any(isinstance(item, ast.Starred) for item in items)
-    return list(items) if items and len(items) <= _MOST and not unknown else None
+    items = _items(node)
+    return items if items and len(items) <= _MOST else None
+
+
+def _items(node: ast.expr) -> list[ast.expr] | None:
+    """Of a literal, with `*a[:3]` in it unpacked; of `a[:3]` itself `a[0]`, `a[1]` and `a[2]`."""
+    if isinstance(node, ast.Subscript):
+        return _of_slice(node)
+    found: list[ast.expr] = []
+    for item in node.elts if isinstance(node, (ast.List, ast.Tuple)) else ():
+        parts = _items(item.value) if isinstance(item, ast.Starred) else [item]
+        if parts is None:
+            return None
+        found += parts
+    return found if isinstance(node, (ast.List, ast.Tuple)) else None
+
+
+def _of_slice(node: ast.Subscript) -> list[ast.expr] | None:
+    """Where both ends are written, and an end that is not counted from the last item."""
+    part = node.slice
+    if not isinstance(part, ast.Slice) or part.step is not None or not isinstance(part.upper, ast.Constant):
+        return None
+    first = part.lower.value if isinstance(part.lower, ast.Constant) else 0 if part.lower is None else None
+    last = part.upper.value
+    if not isinstance(first, int) or not isinstance(last, int) or not 0 <= first < last <= _MOST:
+        return None
+    load = ast.Load()
+    return [ast.copy_location(ast.Subscript(node.value, ast.Constant(n), load), node) for n in range(first, last)]
 
 
 class _Replaced(ast.NodeTransformer):

@@ -9,6 +9,7 @@ from pytracer.analyze.evidence.wild.address import may_be_indexed
 from pytracer.analyze.evidence.wild.array_index import array_index
 from pytracer.analyze.evidence.wild.based_index import based_index
 from pytracer.analyze.evidence.wild.below_null import below_null
+from pytracer.analyze.evidence.wild.by_lookup import by_far_lookup, by_lookup
 from pytracer.analyze.evidence.wild.by_source import by_empty_count, by_indexed_array, by_letter
 from pytracer.analyze.evidence.wild.called_number import called_number
 from pytracer.analyze.evidence.wild.closed_handle import closed_handle
@@ -85,7 +86,7 @@ def _far_index(view: ProcessView) -> Explanation | None:
     far = far_index(view)
     based = based_index(view) if far is not None and not far.is_converted else None
     known = far is not None and based is not None and based.own is not None and based.value == far.value
-    return based if known else far
+    return based if known else by_far_lookup(view, far) if far is not None else None
 
 
 def _overflow(view: ProcessView) -> Explanation | None:
@@ -130,4 +131,5 @@ _FINDERS: tuple[Callable[[ProcessView], Explanation | None], ...] = (
     sparse_index,
     _wrong_index,
     based_index,
+    by_lookup,
 )

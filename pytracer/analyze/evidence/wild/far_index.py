@@ -52,6 +52,10 @@ class FarIndex(Explanation):
         """Whether it is the number that NaN becomes."""
         return self.value in _INDEFINITE
 
+    def is_of_tensor(self, view: ProcessView) -> bool:
+        """Whether a tensor is known that has the number."""
+        return _tensor(view, self.value) is not None
+
     def with_source(self, own: OwnIndex | None) -> FarIndex:
         """With what the source says."""
         return replace(self, own=own)

@@ -1,4 +1,4 @@
-"""Variables of C into which PyArg_ParseTuple() stores more than they have room for, by the format and the declaration."""
+"""Variables of C that are smaller than what PyArg_ParseTuple() stores into them, by the format and the declaration."""
 
 from __future__ import annotations
 
@@ -92,6 +92,8 @@ def test_variables_that_fit_or_are_not_known_explain_nothing(old: str, new: str,
 
 
 def test_mismatch_of_another_function_explains_nothing(tmp_path: Path) -> None:
-    source = SOURCE + "static PyObject *other(PyObject *self, PyObject *args)\n{\n    float *a = rows;\n    a[5] = 1;\n}\n"
+    source = (
+        SOURCE + "static PyObject *other(PyObject *self, PyObject *args)\n{\n    float *a = rows;\n    a[5] = 1;\n}\n"
+    )
     view = native_view(tmp_path, PROGRAM, source, at="ext.standardize", way=[("other", "a[5]")], addr=0)
     assert parsed_argument(view) is None

@@ -48,7 +48,8 @@ def view_of(
     live = {base: SimpleNamespace(base=base, nbytes=nbytes) for base, nbytes in (tensors or {}).values()}
     space = SimpleNamespace(live_around=live.get)
     place = SimpleNamespace(addr=addr, storage=None)
-    return SimpleNamespace(crash=crash, process=SimpleNamespace(snapshot=snapshot), space=space, place=place)
+    process = SimpleNamespace(snapshot=snapshot)
+    return SimpleNamespace(crash=crash, process=process, space=space, place=place, native_stack=())
 
 
 @pytest.fixture(autouse=True)
