@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator
 
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.lifetime.where_made import place_of
+from pytracer.analyze.evidence.own_code.own_libraries import allocating_frames
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
@@ -15,8 +16,9 @@ from pytracer.analyze.view import ProcessView
 
 
 def lines_that_call(view: ProcessView, functions: Collection[str]) -> Iterator[LineWords]:
-    """Lines of the program with a call of one of these functions."""
-    for file, tree in program_files(view.process.snapshot, program_frames(view)).items():
+    """Lines of the program with a call of one of these functions; also where no Python runs any more."""
+    frames = program_frames(view) or allocating_frames(view)
+    for file, tree in program_files(view.process.snapshot, frames).items():
         for node in nodes_of(tree):
             if isinstance(node, ast.Call) and called_name(node) in functions:
                 yield place_of(view, file, node.lineno)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from pytracer.analyze.evidence.own_code import unjoined_threads as module
 from pytracer.analyze.evidence.own_code.unjoined_threads import UnjoinedThread, unjoined_thread
 from pytracer.report.job import NativeFrame, SourceLine
+from tests.support.native_views import native_view
 
 READER = """class Reader {
  public:
@@ -40,6 +42,7 @@ def found(source: str, monkeypatch: pytest.MonkeyPatch, *, at_exit: bool = True)
         module, "own_source", lambda item: (SourceLine(file="/job/reader.cpp", line=3), source.split("\n"))
     )
     monkeypatch.setattr(module, "lines_that_call", lambda view, names: ["line 42"] if "reader_close" in names else [])
+    monkeypatch.setattr(module, "_files", lambda view: {})
     view: Any = SimpleNamespace()
     return unjoined_thread(view)
 
@@ -49,8 +52,8 @@ def test_function_that_would_have_joined_it_had_not_run(monkeypatch: pytest.Monk
     thread = found(READER, monkeypatch)
     assert thread is not None
     assert thread.what == (
-        "`worker_` (reader.cpp:9), a std::thread, was destroyed at the exit of the process before it was joined: "
-        "stop() (line 4), which joins it, had not run"
+        "`worker_` (reader.cpp:9), a std::thread of Reader, was destroyed at the exit of the process before it was "
+        "joined: stop() (line 4), which joins it, had not run for it"
     )
     assert thread.advice.startswith("Call reader_close() (line 42 does) on every way out")
     assert thread.advice.endswith("The program's own work was done.")
@@ -60,7 +63,7 @@ def test_thread_that_nothing_joins(monkeypatch: pytest.MonkeyPatch) -> None:
     """And not at the exit: then nothing is said of the program's work."""
     thread = found(READER.replace("    worker_.join();\n", ""), monkeypatch, at_exit=False)
     assert thread is not None
-    assert thread.what == "`worker_` (reader.cpp:8), a std::thread, was destroyed before it was joined"
+    assert thread.what == "`worker_` (reader.cpp:8), a std::thread of Reader, was destroyed before it was joined"
     assert thread.advice == "Stop `worker_` and join it in the destructor of its owner: nothing in that file does."
 
 
@@ -85,3 +88,25 @@ def test_threads_in_a_vector_are_joined_in_a_loop(monkeypatch: pytest.MonkeyPatc
 )
 def test_which_thread_it_was_is_not_guessed(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert found(source, monkeypatch) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "library", "known"),
+    [("reader.cpp", "libreader.so", True), ("reader.cpp", None, False), ("other.cpp", "libreader.so", False)],
+)
+def test_source_that_the_program_names_is_that_of_its_only_library_which_is_gone(
+    name: str, library: str | None, known: bool, tmp_path: Path
+) -> None:
+    """Not where another library of the program, whose source may be another one, was loaded as well."""
+    program = f'build("{name}")\nfor batch in lib:\n    reader_close(batch)\n'
+    view = native_view(tmp_path, program, READER, at="reader_close", way=[("exit", "worker_;")], gone=True)
+    (tmp_path / "ops.c").rename(tmp_path / "reader.cpp")
+    if name == "other.cpp":
+        (tmp_path / name).write_text("int rows;\n", encoding="utf-8")
+    if library is None:
+        view.crash.images = (*view.crash.images, SimpleNamespace(path=str(tmp_path / "libother.so"), start=3, end=4))
+    thread = unjoined_thread(view)
+    assert (thread is not None) == known
+    if thread is not None:
+        assert thread.declared == "reader.cpp:9"
+        assert [str(item) for item in thread.calls] == ["line 3"]
