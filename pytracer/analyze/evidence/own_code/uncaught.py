@@ -11,6 +11,7 @@ from pytracer.analyze.evidence.lifetime.variables import line_words, program_fra
 from pytracer.analyze.evidence.native.aborts import cpp_exception
 from pytracer.analyze.evidence.native.fault_function import is_own_frame, own_function
 from pytracer.analyze.evidence.native.native_stack import own_frames
+from pytracer.analyze.evidence.own_code.converted_text import CONVERTERS, converted_text
 from pytracer.analyze.evidence.own_code.own_libraries import is_own_path
 from pytracer.analyze.evidence.own_code.own_place import own_place
 from pytracer.analyze.evidence.own_code.passed_memory import called_by_ctypes
@@ -24,7 +25,6 @@ from pytracer.report.job import PythonFrame
 _QUOTED = 80
 _REGION = "_omp_fn"  # GCC's name for the body of a region
 _STD_THREAD = "std::thread::_State_impl"
-_CONVERTERS = frozenset({"stoi", "stol", "stoul", "stoll", "stoull", "stof", "stod", "stold"})
 
 
 def below_words(view: ProcessView, caller: str) -> str:
@@ -48,7 +48,7 @@ def below_words(view: ProcessView, caller: str) -> str:
 
 def refused_text(name: str, message: str) -> str | None:
     """What std::stof() and the like refuse: libstdc++ has only the function's name for a message."""
-    if message not in _CONVERTERS:
+    if message not in CONVERTERS:
         return None
     return {"std::invalid_argument": "a text that is no number", "std::out_of_range": "a number out of range"}.get(name)
 
@@ -60,6 +60,9 @@ def _refused_words(view: ProcessView, line: PythonFrame | None) -> str:
     tree = syntax_tree(view.process.snapshot, line)
     if refused is None or tree is None or line is None or line.line is None:
         return ""
+    converted = converted_text(view)
+    if converted is not None:
+        return f" {converted.advice}"
     calls = [item for item in calls_on(tree, line.line) if called_name(item) == "encode"]
     given = [ast.unparse(item.func.value) for item in calls if isinstance(item.func, ast.Attribute)]
     if len(given) != 1:

@@ -76,6 +76,7 @@ from pytracer.analyze.evidence.native.native_stack import functions, own_frames
 from pytracer.analyze.evidence.own_code.absurd_length import absurd_length
 from pytracer.analyze.evidence.own_code.borrowed_return import borrowed_return
 from pytracer.analyze.evidence.own_code.checked_write import checked_write
+from pytracer.analyze.evidence.own_code.converted_text import converted_text
 from pytracer.analyze.evidence.own_code.copied_element import copied_element
 from pytracer.analyze.evidence.own_code.ended_statics import ended_static
 from pytracer.analyze.evidence.own_code.negative_strides import negative_strides
@@ -252,7 +253,8 @@ class Abort:
         below = below_words(view, caller) if caller and caller != way.function else ""
         below += f": it left the destructor {destructor}" if destructor is not None and destructor != caller else ""
         told = length or copied or refused
-        below += f": {told.summary}" if told is not None else ""
+        words = told or converted_text(view)
+        below += f": {words.summary}" if words is not None else ""
         borrowed = borrowed_return(view)
         if borrowed is not None:
             below = f": {borrowed.summary}"
