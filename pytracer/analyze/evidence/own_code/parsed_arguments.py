@@ -45,7 +45,8 @@ class ParsedArgument(msgspec.Struct, frozen=True):
     @property
     def _room(self) -> str:
         nbytes = self.variable.nbytes
-        return f"{self.variable.type} of {nbytes} byte{'s' if nbytes > 1 else ''}"
+        article = "an" if self.variable.type[0] in "aeiou" else "a"
+        return f"{article} {self.variable.type} of {nbytes} byte{'s' if nbytes > 1 else ''}"
 
     @property
     def summary(self) -> str:
@@ -53,7 +54,7 @@ class ParsedArgument(msgspec.Struct, frozen=True):
         names = list_words([f"`{item}`" for item in self.beside], _MOST)
         return (
             f'"{self.stored.unit}" of {self.function}() ({self.parsed}) stores {self._sizes} into '
-            f"`{self.variable.name}`, a {self._room}: what lies beside it is overwritten, most likely {names}"
+            f"`{self.variable.name}`, {self._room}: what lies beside it is overwritten, most likely {names}"
         )
 
     @property
@@ -63,7 +64,7 @@ class ParsedArgument(msgspec.Struct, frozen=True):
         kind = "PyObject *" if kind == "pointer" else kind
         return (
             f"Declare `{self.variable.name}` as {kind} ({self.declared}): that is what the unit "
-            f'"{self.stored.unit}" of {self.function}() stores. The bytes behind a {self._room} are those of another '
+            f'"{self.stored.unit}" of {self.function}() stores. The bytes behind {self._room} are those of another '
             f"variable, such as the pointer that the failing line goes through. What {self.line} passes need not be "
             "wrong."
         )

@@ -12,11 +12,13 @@ import re
 from collections.abc import Iterator
 
 import msgspec
+from msgspec import structs
 
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.lifetime.where_made import place_of
 from pytracer.analyze.evidence.own_code.lookups import Lookup, Lookups, has_unseen, lookups, parameter_of
 from pytracer.analyze.evidence.own_code.named_fields import field_of
+from pytracer.analyze.evidence.own_code.native_bounds import LOOP, NAME
 from pytracer.analyze.evidence.own_code.passed_arrays import PassedArrays
 from pytracer.analyze.evidence.own_code.pointer_arguments import pointer_arguments
 from pytracer.analyze.evidence.slicing.slice import Slice
@@ -28,14 +30,15 @@ from pytracer.analyze.view import ProcessView
 from pytracer.report.job import Evidence
 
 _POINTERS = frozenset({"ctypes", "data_ptr", "data", "data_as"})
-_MOST = 3
+_WRAPS = frozenset({"cast", "byref", "pointer", "from_buffer", "ptr", "addr", "address"})
 
 
 class UncheckedLookup(msgspec.Struct, frozen=True):
     """Elements of `by` index `table`, in C, at `place`; `inner`, `outer`: what line `line` passes for them.
 
     `text`: how the source takes the element of `table`. `owners`: the objects that both are of, where these differ, and
-    `made`: the line that makes both.
+    `made`: the line that makes both. `bound`: what the loop over the elements of `by` counts up to.
+    `last`: the array whose numbers index the one at which it failed, where that is another step.
     """
 
     place: str
@@ -48,13 +51,15 @@ class UncheckedLookup(msgspec.Struct, frozen=True):
     owners: tuple[str, str] | None
     line: int
     made: LineWords | None = None
+    bound: str | None = None
+    last: tuple[str, str] | None = None
 
     @property
     def summary(self) -> str:
         """Behind `the index ...`."""
         return (
-            f"comes by way of `{self.text}`, where the elements of `{self.inner}` are taken as indices of "
-            f"`{self.outer}`, unchecked"
+            f"comes by way of `{self.text}`, where nothing checks that the elements of `{self.inner}` are indices of "
+            f"`{self.outer}`"
         )
 
     @property
@@ -63,8 +68,21 @@ class UncheckedLookup(msgspec.Struct, frozen=True):
         return (
             f"Check max() of `{self.inner}` (`{self.by}`), which line {self.line} passes, against the length of "
             f"`{self.outer}` (`{self.table}`): `{self.text}` takes each number as an index, on the way to "
-            f"{self.failing}.{self._both} Compare the sizes before the call, and raise an error."
+            f"{self.failing}.{self._length}{self._both}{self._last} Arrays of another element type than the function takes "
+            "lead there as well."
         )
+
+    @property
+    def _length(self) -> str:
+        if self.bound is None:
+            return ""
+        return f" `{self.inner}` must also have all the elements that the loop reads, up to `{self.bound}`."
+
+    @property
+    def _last(self) -> str:
+        if self.last is None:
+            return ""
+        return f" If all fit, check those in `{self.last[0]}` against the length of `{self.last[1]}`."
 
     @property
     def _both(self) -> str:
@@ -99,6 +117,11 @@ class _Link(msgspec.Struct, frozen=True):
         return _owner(self.inner), _owner(self.outer)
 
     @property
+    def is_of_one(self) -> bool:
+        """Whether both are of one object, which was made with both."""
+        return len(set(self.owners)) == 1
+
+    @property
     def crosses(self) -> bool:
         """Whether both are attributes or items of objects, and of different ones."""
         own = [item for item in (self.inner, self.outer) if _owner(item) != item]
@@ -119,9 +142,20 @@ def unchecked_lookup(view: ProcessView) -> UncheckedLookup | None:
     for item in (item for one in taken for item in _links(view, one, spot)):
         links.setdefault((item.outer, item.inner), item)
     links = {names: item for names, item in links.items() if not _is_inside(arrays, item)}
+    links = {names: item for names, item in links.items() if not item.is_of_one}
     across = [item for item in links.values() if item.crosses]
     chosen = across if len(across) == 1 else [*links.values()]
-    return _of(view, found, taken[0], chosen[0], spot) if len(chosen) == 1 else None
+    if len(chosen) != 1:
+        return None
+    last = next(filter(None, (_last(view, item, spot) for item in taken)), None)
+    told = _of(view, found, taken[0], chosen[0], spot)
+    return structs.replace(told, last=last) if last != (told.inner, told.outer) else told
+
+
+def _last(view: ProcessView, lookup: Lookup, spot: Spot) -> tuple[str, str] | None:
+    """The two arrays of the last step."""
+    outer, inner = _passed(view, lookup, spot), _passed(view, lookup.by[0], spot)
+    return (inner, outer) if outer is not None and inner is not None else None
 
 
 def _of(view: ProcessView, found: Lookups, first: Lookup, link: _Link, spot: Spot) -> UncheckedLookup:
@@ -136,7 +170,15 @@ def _of(view: ProcessView, found: Lookups, first: Lookup, link: _Link, spot: Spo
         link.owners if link.crosses else None,
         spot.line,
         _made(view, link.owners, spot) if link.crosses else None,
+        _bound(link.by),
     )
+
+
+def _bound(lookup: Lookup) -> str | None:
+    """`n` of `for (i = 0; i < n; i++)` around `ids[i]`."""
+    index = re.search(r"\[\s*(\w+)\s*\]$", lookup.text)
+    loops = [item for text in lookup.scope.texts for item in LOOP.finditer(text) if index and item["name"] == index[1]]
+    return loops[-1]["bound"] if loops and NAME.fullmatch(loops[-1]["bound"]) else None
 
 
 def _made(view: ProcessView, owners: tuple[str, str], spot: Spot) -> LineWords | None:
@@ -206,9 +248,7 @@ def _held(node: ast.expr) -> ast.expr | None:
     """`a[1]` of `address(a[1])`, `x` of `x.ctypes.data` and `x.data_ptr()`."""
     while True:
         if isinstance(node, ast.Call):
-            is_method = isinstance(node.func, ast.Attribute) and node.func.attr in _POINTERS
-            inner = node.func.value if is_method and isinstance(node.func, ast.Attribute) else None
-            inner = inner if inner is not None else node.args[0] if node.args else None
+            inner = _pointed(node)
             if inner is None:
                 return None
             node = inner
@@ -218,6 +258,15 @@ def _held(node: ast.expr) -> ast.expr | None:
             break
     plain = isinstance(node, (ast.Name, ast.Attribute, ast.Subscript))
     return node if plain and not any(isinstance(item, ast.Call) for item in nodes_of(node)) else None
+
+
+def _pointed(call: ast.Call) -> ast.expr | None:
+    """What a call makes a pointer of; None of `x.astype(...)`, which is another array."""
+    method = call.func if isinstance(call.func, ast.Attribute) else None
+    if method is not None and method.attr in _POINTERS:
+        return method.value
+    wraps = method is None or method.attr.startswith("c_") or method.attr in _WRAPS
+    return call.args[0] if wraps and call.args else None
 
 
 def _is_of_array(node: ast.Attribute) -> bool:

@@ -89,6 +89,12 @@ def _far_index(view: ProcessView) -> Explanation | None:
     return based if known else by_far_lookup(view, far) if far is not None else None
 
 
+def _based_index(view: ProcessView) -> Explanation | None:
+    """With the arrays that the index came from, where the source shows these."""
+    based = based_index(view)
+    return by_far_lookup(view, based) if based is not None else None
+
+
 def _overflow(view: ProcessView) -> Explanation | None:
     """Not where the address may also be reached by an index out of a storage that a register points at."""
     return int_overflow(view) if _wrong_index(view) is None else None
@@ -130,6 +136,6 @@ _FINDERS: tuple[Callable[[ProcessView], Explanation | None], ...] = (
     overwritten_memory,
     sparse_index,
     _wrong_index,
-    based_index,
+    _based_index,
     by_lookup,
 )

@@ -58,11 +58,12 @@ def found(folder: Path, source: str = SOURCE, running: str = "k = Bj[kk]", call:
 def test_numbers_of_one_object_that_index_another_one_are_named(call: str, tmp_path: Path) -> None:
     told = found(tmp_path, call=call)
     assert told.summary == (
-        "comes by way of `Bp[Aj[jj]]`, where the elements of `a.indices` are taken as indices of `b.indptr`, unchecked"
+        "comes by way of `Bp[Aj[jj]]`, where nothing checks that the elements of `a.indices` are indices of `b.indptr`"
     )
     assert told.advice.startswith(f"Check max() of `a.indices` (`Aj`), which line {10 + call.count(chr(10))} passes")
     assert "against the length of `b.indptr` (`Bp`)" in told.advice
     assert "They are of two objects, `a` and `b`, made at line" in told.advice
+    assert "If all fit, check those in `b.indptr` against the length of `b.indices`." in told.advice
 
 
 def test_only_step_is_named_without_objects(tmp_path: Path) -> None:
@@ -73,7 +74,7 @@ def test_only_step_is_named_without_objects(tmp_path: Path) -> None:
     told = unchecked_lookup(view)
     assert told is not None
     assert told.summary.startswith(
-        "comes by way of `table[ids[i]]`, where the elements of `chosen` are taken as indices"
+        "comes by way of `table[ids[i]]`, where nothing checks that the elements of `chosen`"
     )
     assert "two objects" not in told.advice
 
