@@ -68,8 +68,8 @@ class UncheckedLookup(msgspec.Struct, frozen=True):
         return (
             f"Check max() of `{self.inner}` (`{self.by}`), which line {self.line} passes, against the length of "
             f"`{self.outer}` (`{self.table}`): `{self.text}` takes each number as an index, on the way to "
-            f"{self.failing}.{self._length}{self._both}{self._last} Arrays of another element type than the function takes "
-            "lead there as well."
+            f"{self.failing}.{self._length}{self._both}{self._last} Arrays of another element type than the function "
+            "takes lead there as well."
         )
 
     @property
