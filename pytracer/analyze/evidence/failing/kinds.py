@@ -128,7 +128,7 @@ from pytracer.analyze.evidence.failing.stored.states import (
 from pytracer.analyze.evidence.failing.stored.unrewound import unrewound, unrewound_subject
 from pytracer.analyze.evidence.failing.tensors.asked import more_than_there_is, out_of_constraint
 from pytracer.analyze.evidence.failing.tensors.devices import tensor_of_the_host
-from pytracer.analyze.evidence.failing.tensors.dtypes import types_that_differ
+from pytracer.analyze.evidence.failing.tensors.dtypes import types_that_differ, written_subject
 from pytracer.analyze.evidence.failing.tensors.equations import unequal_letters
 from pytracer.analyze.evidence.failing.tensors.expected import expected_size
 from pytracer.analyze.evidence.failing.tensors.expected_dimension import unexpected_dimension
@@ -362,7 +362,7 @@ KINDS = (
     Kind(more_than_there_is),
     Kind(unequal_letters),
     Kind(expected_size),
-    Kind(types_that_differ),
+    Kind(types_that_differ, (written_subject,)),
     Kind(floating_index),
     Kind(squeezed_batch),
     Kind(split_shares),

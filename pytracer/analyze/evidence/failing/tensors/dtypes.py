@@ -8,22 +8,21 @@ import re
 from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
+from pytracer.analyze.evidence.failing.tensors.written_dtypes import TYPES, written_dtype, written_subject
 from pytracer.analyze.evidence.failing.usage.settings import whence
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import passed_values
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import scope_of
 
-_TYPES = {"Double": "float64", "Float": "float32", "Half": "float16", "BFloat16": "bfloat16", "Long": "int64"}
-_TYPES |= {"Int": "int32", "Short": "int16", "Byte": "uint8", "Char": "int8", "Bool": "bool"}
-_TYPES |= {"double": "float64", "float": "float32", "c10::Half": "float16", "c10::BFloat16": "bfloat16"}
+__all__ = ["types_that_differ", "written_subject"]
+
 _CONVERT = {"float32": ".float()", "int64": ".long()", "float64": ".double()", "float16": ".half()", "bool": ".bool()"}
 _DIFFER = Pattern(r"must have the same dtype, but got ([\w:]+) and ([\w:]+)|same dtype, but got: ([\w:]+) != ([\w:]+)")
 _INPUT = Pattern(r"Input type \(([\w:.]+)\) and (?:weight|bias) type \(([\w:.]+)\)")
 _RECURRENT = Pattern(r"input dtype \(torch\.(\w+)\) does not match weight dtype \(torch\.(\w+)\)")
 _TARGET = Pattern(r"expected target dtype to be Long or Byte, but got (\w+)|expected scalar type Long but found (\w+)")
 _EXPECTED = Pattern(r"expected scalar type (\w+) but found (\w+)|Found dtype (\w+) but expected (\w+)")
-_PUT = Pattern(r"Index put requires .* got (\w+) for the destination and (\w+) for the source")
 _SOFT = Pattern(r"floating point type for target with class probabilities, got (\w+)")
 _BOTH = 2  # the output, and the target
 _SPAN = Pattern(r", -?\d+\.\.(-?\d+)$")
@@ -32,6 +31,9 @@ _KERNEL = Pattern(r"not implemented for '(\w+)'")
 
 def types_that_differ(at: FailingLine) -> str | None:
     """Of torch's own messages, with the variable that has the odd one."""
+    written = written_dtype(at)
+    if written is not None:
+        return written
     layer, given = at.layer, at.layer.given if at.layer is not None else None
     differ = _DIFFER.search(at.message) or _INPUT.search(at.message)
     if differ is not None and layer is not None and given is not None and layer.dtype and layer.dtype != given.dtype:
@@ -43,7 +45,7 @@ def types_that_differ(at: FailingLine) -> str | None:
         return _of_pair(at, recurrent[2], recurrent[1])
     target = _TARGET.search(at.message)
     if target is not None:
-        found = _TYPES.get(target[1] or target[2]) or ""
+        found = TYPES.get(target[1] or target[2]) or ""
         call = at.only(ast.Call)
         last = call.args[-1] if call is not None and call.args else None
         shape = at.shape(last)
@@ -52,23 +54,20 @@ def types_that_differ(at: FailingLine) -> str | None:
         return _odd(at, source(last), found, "int64", "class numbers must be int64")
     soft = _SOFT.search(at.message)
     if soft is not None:
-        return _soft_target(at, _TYPES.get(soft[1], soft[1]))
-    put = _PUT.search(at.message)
-    if put is not None:
-        return _assigned_of_another(at, _TYPES.get(put[1], put[1]), _TYPES.get(put[2], put[2]))
+        return _soft_target(at, TYPES.get(soft[1], soft[1]))
     expected = _EXPECTED.search(at.message)
     if expected is not None:
         first = expected[1] is not None
         wanted, found = (expected[1], expected[2]) if first else (expected[4], expected[3])
-        return _of_pair(at, _TYPES.get(wanted), _TYPES.get(found))
+        return _of_pair(at, TYPES.get(wanted), TYPES.get(found))
     if differ is not None and differ.re is _DIFFER.compiled:
-        one, other = (_TYPES.get(item or "") for item in (differ[1] or differ[3], differ[2] or differ[4]))
+        one, other = (TYPES.get(item or "") for item in (differ[1] or differ[3], differ[2] or differ[4]))
         wide, narrow = ("float64", "float32")
         if {one, other} == {wide, narrow}:
             return _of_product(at, narrow, wide) or _of_pair(at, narrow, wide)
         return None
     kernel = _KERNEL.search(at.message)
-    return _without_kernel(at, _TYPES.get(kernel[1])) if kernel is not None else None
+    return _without_kernel(at, TYPES.get(kernel[1])) if kernel is not None else None
 
 
 def _converted_model(at: FailingLine, dtype: str) -> str:
@@ -137,20 +136,6 @@ def _beyond_one(at: FailingLine, name: str) -> bool:
     """Whether its numbers go beyond those of one-hot rows."""
     found = _SPAN.search(at.values.get(name, ""))
     return found is not None and int(found[1]) > 1
-
-
-def _assigned_of_another(at: FailingLine, wanted: str, found: str) -> str | None:
-    """`table[index] = values`."""
-    statement = at.statement
-    target = statement.targets[0] if isinstance(statement, ast.Assign) else None
-    if not isinstance(target, ast.Subscript) or not isinstance(statement, ast.Assign):
-        return None
-    table, value = target.value, statement.value
-    made = whence(at, table)
-    return (
-        f"`{source(table)}`{made} is {wanted}, and `{source(value)}`{whence(at, value)} {found}: write "
-        f"`{source(value)}.to({source(table)}.dtype)`, or make both of one type."
-    )
 
 
 def _with(at: FailingLine, dtype: str | None) -> list[str]:
