@@ -1,4 +1,7 @@
-"""A block of shared memory that is gone: by the line that unlinks it, or by who may have."""
+"""A block of shared memory that is gone: by the line that unlinks it, or by who may have; or one that is there already.
+
+The latter is `taken_blocks`.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from pytracer._library_files import of_multiprocessing
 from pytracer._text import capital
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
+from pytracer.analyze.evidence.failing.stored.taken_blocks import taken_block, taken_block_subject
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.constants import is_true
 from pytracer.analyze.evidence.syntax.names import variable
@@ -25,7 +29,7 @@ _GOES_ON = frozenset(
 def no_shared_memory(at: FailingLine) -> str | None:
     """multiprocessing.shared_memory, attached by name."""
     if not _is_gone(at):
-        return None
+        return taken_block(at)
     unlinked = _unlinked(at)
     if unlinked is not None:
         return (
@@ -42,7 +46,7 @@ def no_shared_memory(at: FailingLine) -> str | None:
 def shared_memory_subject(at: FailingLine) -> str | None:
     """What the headline says of it: of a program that makes such blocks itself, who may have removed this one."""
     if not _is_gone(at):
-        return None
+        return taken_block_subject(at)
     unlinked = _unlinked(at)
     if unlinked is not None:
         return f"the block is gone: {unlinked}"
