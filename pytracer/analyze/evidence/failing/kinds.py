@@ -183,7 +183,7 @@ from pytracer.analyze.evidence.failing.usage.nones import (
 )
 from pytracer.analyze.evidence.failing.usage.optimizer_numbers import optimizer_number
 from pytracer.analyze.evidence.failing.usage.order import called_in_order, order_subject
-from pytracer.analyze.evidence.failing.usage.passed_parameters import no_parameter_passes
+from pytracer.analyze.evidence.failing.usage.passed_parameters import frozen_subject, no_parameter_passes
 from pytracer.analyze.evidence.failing.usage.recursions import repeated_calls
 from pytracer.analyze.evidence.failing.usage.replaced_functions import replaced_function, replaced_subject
 from pytracer.analyze.evidence.failing.usage.scaler_updates import missing_update, unscaled_each_batch, unscaled_twice
@@ -331,7 +331,7 @@ KINDS = (
     Kind(missing_update),
     Kind(unscaled_twice),
     Kind(unscaled_each_batch),
-    Kind(no_parameter_passes),
+    Kind(no_parameter_passes, (frozen_subject,)),
     Kind(called_in_order, (order_subject,)),
     Kind(plain_layers),
     Kind(endless_lookup, (endless_subject,)),

@@ -6,15 +6,21 @@ import ast
 
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
+from pytracer.analyze.evidence.failing.usage.frozen_models import frozen_model, frozen_subject, frozen_words
 from pytracer.analyze.evidence.slicing.spots import Made
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
+
+__all__ = ["frozen_subject", "no_parameter_passes"]
 
 _EMPTY = "empty parameter list"
 
 
 def no_parameter_passes(at: FailingLine) -> str | None:
     """`[p for n, p in net.named_parameters() if n.startswith("head.")]`."""
+    frozen = frozen_model(at)
+    if frozen is not None:
+        return frozen_words(frozen)
     call = at.only(ast.Call) if _EMPTY in at.message else None
     given = call.args[0] if call is not None and call.args else None
     made = at.made(given) if given is not None and not isinstance(given, ast.ListComp) else None
