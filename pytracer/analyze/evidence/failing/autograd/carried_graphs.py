@@ -5,13 +5,18 @@ from __future__ import annotations
 import ast
 import re
 
+from msgspec import structs
+
 from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.autograd.graph_lines import bound_names, is_below_cut
 from pytracer.analyze.evidence.failing.expressions import names_in
 from pytracer.analyze.evidence.failing.line import FailingLine
+from pytracer.analyze.evidence.slicing.spots import Spot
+from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.loops import PLAIN_LOOPS, Loop, loops_around
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
+from pytracer.analyze.evidence.syntax.scopes import is_parameter
 
 # What has no graph: data, and tensors that are filled.
 _LEAF = Pattern(
@@ -98,11 +103,44 @@ def _before_loop(at: FailingLine, loop: Loop) -> str | None:
     shapes = [name for name in shapes if name in named or not _is_leaf(at, name)]
     if len(shapes) != 1:
         return None
-    return (
-        f"`{shapes[0]}`{at.came(shapes[0])} was computed once, before the loop at "
-        f"{at.here(loop.lineno)}, and backward() "
-        "frees its graph in the first round: compute it in each round."
+    name, begun = shapes[0], _bound_before(at, shapes[0])
+    layer = _layer(at, *begun) if begun is not None else None
+    made = at.begun(name) if layer is not None else at.came(name)
+    begin = (
+        f"`{name}`{made} was computed once, before the loop at {at.here(loop.lineno)}, and backward() frees its graph "
+        "in the first round"
     )
+    if layer is None or begun is None:
+        return f"{begin}: compute it in each round."
+    return (
+        f"{begin}: compute it below `with torch.no_grad():` at {at.place(begun[1], begun[1].line)}, or detach() it "
+        f"there; if `{layer}` is to be trained in that loop, call it in each round."
+    )
+
+
+def _bound_before(at: FailingLine, name: str) -> tuple[ast.AST, Spot] | None:
+    """The only line that sets a variable, or the one of the callers that is passed for it."""
+    spot = at.slice.spot(0)
+    while spot is not None and is_parameter(spot.scope, name):
+        step = at.slice.argument(name, spot)
+        inner = variable(step[0]) if step is not None else None
+        if step is None or inner is None:
+            return None
+        name, spot = inner, step[1]
+    bound = lines_that_bind(spot.scope, name) if spot is not None else []
+    if spot is None or len(bound) != 1 or bound[0][1] is None:
+        return None
+    return bound[0][1], structs.replace(spot, line=bound[0][0])
+
+
+def _layer(at: FailingLine, node: ast.AST, spot: Spot) -> str | None:
+    """`net` of `net(x)` and of `net.encode(x)`: a module that made it."""
+    if not isinstance(node, ast.Call):
+        return None
+    if at.slice.is_layer(node.func, spot):
+        return ast.unparse(node.func)
+    owner = node.func.value if isinstance(node.func, ast.Attribute) else None
+    return ast.unparse(owner) if owner is not None and at.slice.is_layer(owner, spot) else None
 
 
 def _reached(loop: Loop, names: list[str]) -> list[str]:
