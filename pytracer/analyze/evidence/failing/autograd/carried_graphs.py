@@ -85,6 +85,9 @@ def _added(loop: Loop, name: str, line: int) -> str | None:
 
 def _is_leaf(at: FailingLine, name: str) -> bool:
     """Whether it was made from no other tensor, or is not known to have been."""
+    bound = _bound_before(at, name)
+    if bound is not None and _layer(at, *bound) is not None:
+        return False
     found = at.came_from(name)
     return found is None or _LEAF.search(found.text) is not None
 

@@ -42,7 +42,7 @@ for step in range(2):
 def test_features_of_a_module_are_computed_without_a_graph(made: str, owner: str, tmp_path: Path) -> None:
     """At the caller's line that made them, and not at the one in forward()."""
     words = of_program(tmp_path, ENCODED.format(made=made)) or ""
-    assert words.startswith(f"`codes` (line 16: `{made[:30]}")
+    assert words.startswith(f"`features` (line 16: `{made[:30]}")
     assert "compute it below `with torch.no_grad():` at line 16, or detach() it there; if " in words
     assert f"if `{owner}` is to be trained in that loop, call it in each round" in words
 
