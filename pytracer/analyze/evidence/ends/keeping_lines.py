@@ -65,7 +65,7 @@ class KeptThere(msgspec.Struct, frozen=True):
     container: str
 
 
-class _Made(msgspec.Struct, frozen=True):
+class Round(msgspec.Struct, frozen=True):
     """What a round makes: the names that hold it, in a part of a function that runs again and again."""
 
     file: str
@@ -77,7 +77,7 @@ class _Made(msgspec.Struct, frozen=True):
 
 
 class _Kept(msgspec.Struct, frozen=True):
-    made: _Made
+    made: Round
     node: ast.stmt
     container: ast.expr
     names: tuple[str, ...]  # as they are
@@ -90,7 +90,7 @@ def keeping_line(snapshot: Snapshot, frame: PythonFrame) -> KeepingLine | None:
     tree = files.get(frame.file or "")
     if tree is None or frame.file is None or frame.line is None:
         return None
-    found = [item for made in _made(files, frame.file, tree, frame.line) for item in _stores(made)]
+    found = [item for made in made_by_line(files, frame.file, tree, frame.line) for item in _stores(made)]
     direct = [item for item in found if item.names]
     passing = _with_backward(files.values())
     of_graph = [item for item in found if not item.names and not _frees_graphs(item.made.region, passing)]
@@ -108,19 +108,22 @@ def kept_there(snapshot: Snapshot, frame: PythonFrame) -> KeptThere | None:
     tree = files.get(frame.file or "")
     if tree is None or frame.file is None or frame.line is None:
         return None
-    direct = [item for made in _made(files, frame.file, tree, frame.line) for item in _stores(made) if item.names]
+    direct = [
+        item for made in made_by_line(files, frame.file, tree, frame.line) for item in _stores(made) if item.names
+    ]
     if not 0 < len(direct) <= _MOST:
         return None
     first = direct[0]
     return KeptThere(_place(first, frame.file), _text(first), first.names[0], ast.unparse(first.container))
 
 
-def _made(files: dict[str, ast.Module], file: str, tree: ast.Module, line: int) -> Iterator[_Made]:
+def made_by_line(files: dict[str, ast.Module], file: str, tree: ast.Module, line: int) -> Iterator[Round]:
+    """Where what a line makes is at hand: in its own loop, or in one that calls its function."""
     scope, loops = scope_of(tree, line), loops_around(tree, line)
     statements = [item for item in own_nodes(scope) if isinstance(item, ast.stmt) and spans(item, line)]
     statement = max(statements, key=lambda item: item.lineno, default=None)
     if loops or (not isinstance(scope, (ast.Module, ast.Lambda)) and scope.name not in _FORWARD):
-        yield _Made(file, tree, scope, loops[0] if loops else scope, _names(statement), line)
+        yield Round(file, tree, scope, loops[0] if loops else scope, _names(statement), line)
     if loops or isinstance(scope, (ast.Module, ast.Lambda)):
         return
     if not any(isinstance(item, ast.Return) and item.value is not None for item in own_nodes(scope)):
@@ -129,7 +132,7 @@ def _made(files: dict[str, ast.Module], file: str, tree: ast.Module, line: int) 
         for call, target in _results(there):
             around = loops_around(there, call.lineno)
             if around and _may_be(call, scope.name, there):
-                yield _Made(other, there, scope_of(there, call.lineno), around[0], _names(target), None)
+                yield Round(other, there, scope_of(there, call.lineno), around[0], _names(target), None)
 
 
 def _results(tree: ast.Module) -> Iterator[tuple[ast.Call, ast.stmt]]:
@@ -159,7 +162,7 @@ def _names(statement: ast.stmt | None) -> frozenset[str]:
     return frozenset(part.id for item in targets for part in nodes_of(item) if isinstance(part, ast.Name))
 
 
-def _stores(made: _Made) -> Iterator[_Kept]:
+def _stores(made: Round) -> Iterator[_Kept]:
     numbers = _numbers(made.region)
     derived = _derived(made) | numbers
     for node in nodes_of(made.region):
@@ -185,7 +188,7 @@ def _stores(made: _Made) -> Iterator[_Kept]:
             yield _Kept(made, node, container, names, graphs)
 
 
-def _is_loss(made: _Made, name: str) -> bool:
+def _is_loss(made: Round, name: str) -> bool:
     """A number, which itself holds nothing: by its name, or by what made it."""
     values = [item.value for item in nodes_of(made.region) if isinstance(item, ast.Assign) and name in _names(item)]
     calls = [item for item in values if isinstance(item, ast.Call)]
@@ -197,7 +200,7 @@ def _is_loss(made: _Made, name: str) -> bool:
     )
 
 
-def _derived(made: _Made) -> frozenset[str]:
+def _derived(made: Round) -> frozenset[str]:
     """Also what is computed from it, as tensors."""
     found = set(made.names)
     for item in [*nodes_of(made.region)] * 2:
@@ -282,7 +285,7 @@ def _frees_graphs(region: ast.AST, passing: frozenset[str]) -> bool:
     return bool(calls & {*_FREES, *passing})
 
 
-def _without_graph(made: _Made, node: ast.stmt) -> bool:
+def _without_graph(made: Round, node: ast.stmt) -> bool:
     around = [item for item in nodes_of(made.tree) if isinstance(item, ast.With) and spans(item, node.lineno)]
     heads = [part for item in around for part in item.items] + list(getattr(made.scope, "decorator_list", []))
     return any(word in ast.unparse(item) for item in heads for word in _NO_GRAPH)

@@ -15,6 +15,7 @@ from pytracer.analyze.evidence.ends.keeping_iterators import KeepingIterator, ke
 from pytracer.analyze.evidence.ends.keeping_lines import KeepingLine, keeping_line
 from pytracer.analyze.evidence.ends.keeping_places import buffer_told
 from pytracer.analyze.evidence.ends.keeping_ways import kept_by_others, kept_in_buffer
+from pytracer.analyze.evidence.ends.metered_graphs import metered_graph
 from pytracer.analyze.evidence.ends.worker_caches import worker_cache
 from pytracer.analyze.evidence.failing.line import FailingLine, failing_line
 from pytracer.analyze.evidence.failing.tensors.requested import requested
@@ -282,7 +283,7 @@ def keeper(view: ProcessView, held: Holding) -> KeepingLine | None:
     if held.count < _SEVERAL:
         return None
     snapshot, frame = view.process.snapshot, held.frame
-    ways = (loaded_file, made_layers, keeping_line, kept_by_others, carried_state)
+    ways = (loaded_file, made_layers, keeping_line, metered_graph, kept_by_others, carried_state)
     found = next((found for way in ways if (found := way(snapshot, frame)) is not None), None)
     if found is not None and _is_almost_empty(view, found):
         return None
