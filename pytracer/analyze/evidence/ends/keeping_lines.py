@@ -90,7 +90,7 @@ def keeping_line(snapshot: Snapshot, frame: PythonFrame) -> KeepingLine | None:
     tree = files.get(frame.file or "")
     if tree is None or frame.file is None or frame.line is None:
         return None
-    found = [item for made in made_by_line(files, frame.file, tree, frame.line) for item in _stores(made)]
+    found = [item for made in rounds_of(files, frame.file, tree, frame.line) for item in _stores(made)]
     direct = [item for item in found if item.names]
     passing = _with_backward(files.values())
     of_graph = [item for item in found if not item.names and not _frees_graphs(item.made.region, passing)]
@@ -108,16 +108,14 @@ def kept_there(snapshot: Snapshot, frame: PythonFrame) -> KeptThere | None:
     tree = files.get(frame.file or "")
     if tree is None or frame.file is None or frame.line is None:
         return None
-    direct = [
-        item for made in made_by_line(files, frame.file, tree, frame.line) for item in _stores(made) if item.names
-    ]
+    direct = [item for made in rounds_of(files, frame.file, tree, frame.line) for item in _stores(made) if item.names]
     if not 0 < len(direct) <= _MOST:
         return None
     first = direct[0]
     return KeptThere(_place(first, frame.file), _text(first), first.names[0], ast.unparse(first.container))
 
 
-def made_by_line(files: dict[str, ast.Module], file: str, tree: ast.Module, line: int) -> Iterator[Round]:
+def rounds_of(files: dict[str, ast.Module], file: str, tree: ast.Module, line: int) -> Iterator[Round]:
     """Where what a line makes is at hand: in its own loop, or in one that calls its function."""
     scope, loops = scope_of(tree, line), loops_around(tree, line)
     statements = [item for item in own_nodes(scope) if isinstance(item, ast.stmt) and spans(item, line)]

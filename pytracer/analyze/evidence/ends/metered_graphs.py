@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import msgspec
 
 from pytracer._text import capital, shortened
-from pytracer.analyze.evidence.ends.keeping_lines import KeepingLine, Round, made_by_line
+from pytracer.analyze.evidence.ends.keeping_lines import KeepingLine, Round, rounds_of
 from pytracer.analyze.evidence.ends.summed_graphs import retains, stored_sum
 from pytracer.analyze.evidence.slicing.calls import argument_of
 from pytracer.analyze.evidence.slicing.files import program_files
@@ -50,7 +50,7 @@ def metered_graph(snapshot: Snapshot, frame: PythonFrame) -> KeepingLine | None:
     tree = files.get(frame.file or "")
     if tree is None or frame.file is None or frame.line is None:
         return None
-    for made in made_by_line(files, frame.file, tree, frame.line):
+    for made in rounds_of(files, frame.file, tree, frame.line):
         freed = _passed_back(made)
         logged = made.names - freed
         if not isinstance(made.region, LOOPS) or not logged or _is_switched(made):

@@ -12,6 +12,7 @@ from pytracer._text import list_words
 from pytracer.analyze.evidence.failing.clauses import first_clause, without_places
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
+from pytracer.analyze.evidence.failing.stored.saved_nones import saved_none
 from pytracer.analyze.evidence.failing.usage.no_gradients import no_gradient
 from pytracer.analyze.evidence.failing.usage.none_operands import none_by_message, of_bias
 from pytracer.analyze.evidence.failing.usage.none_results import gives_none, none_of_call
@@ -90,6 +91,9 @@ def _of_item(at: FailingLine, node: ast.Subscript | ast.Attribute) -> str | None
     table = at.made(node.value)
     if table is None or not isinstance(table.node, ast.Call) or not _READ.search(ast.unparse(table.node.func)):
         return None
+    saved = saved_none(at, node)
+    if saved is not None:
+        return saved
     return (
         f"`{text}` is None: it is null or empty in what {at.place(table.spot, table.line)} reads "
         f"(`{source(table.node)}`). Give it a value there, or handle None before line {at.line}."
