@@ -32,6 +32,7 @@ from pytracer.analyze.evidence.syntax.unbounded import leaves
 from pytracer.analyze.evidence.waits.queue_marks import Taking, may_be_mark, puts_into, taking
 from pytracer.analyze.evidence.waits.standing_threads import ThreadReason
 from pytracer.analyze.evidence.waits.unread_at_exit import scripts_of
+from pytracer.analyze.evidence.waits.wait_advice import LET_THREAD_END
 from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait
 from pytracer.analyze.evidence.waits.waits import end_of
 from pytracer.analyze.evidence.waits.watched_flags import Function, Setter, is_passed_on, setter_of
@@ -52,8 +53,18 @@ def thread_end(job: JobView, view: ProcessView, wait: ProcessWait) -> ThreadReas
     return _timer(view, list(scripts_of(job, view)))
 
 
-def _flag(view: ProcessView, at: PythonFrame) -> ThreadReason | None:
-    """The line that sets what the thread's loop asks, and why the call that leads there was left out."""
+def let_thread_end(job: JobView, view: ProcessView, wait: ProcessWait) -> str:
+    """What to do about it, of a program that an exception has ended before."""
+    way = view.exception_stack_of_program
+    found = _flag(view, wait.at, way) if wait.at is not None else thread_end(job, view, wait)
+    return found.advice if found is not None else LET_THREAD_END
+
+
+def _flag(view: ProcessView, at: PythonFrame, way: Sequence[PythonFrame] = ()) -> ThreadReason | None:
+    """The line that sets what the thread's loop asks, and why the call that leads there was left out.
+
+    `way`: of an exception that left these functions.
+    """
     files = program_files(view.process.snapshot, [at])
     tree = files.get(at.file or "")
     loop = _loop_at(tree, at.line) if tree is not None and at.line is not None else None
@@ -76,11 +87,20 @@ def _flag(view: ProcessView, at: PythonFrame) -> ThreadReason | None:
     file, other, call = calls[0]
     line = line_in(file, call.lineno, at.file)
     left = next((item for item in obstacles(other, call.lineno) if not item.caught), None)
+    passed = _left_by(way, file, other, call)
     in_finally = any(isinstance(item, ast.Try) and any(part is call for one in item.finalbody for part in nodes_of(one))
                      for item in nodes_of(other))  # fmt: skip
-    if in_finally or left is None or not _is_of(files, setter, call):
+    if in_finally or (left is None and passed is None) or not _is_of(files, setter, call):
         return None
     text = shortened(ast.unparse(call), _LONGEST)
+    if passed is not None or left is None:
+        return ThreadReason(
+            f"{words}, which {line} (`{text}`) alone calls: the exception left that function before",
+            f"The exception left line {passed.line if passed is not None else 0}, so that {line} (`{text}`), which "
+            "alone ends that thread, was not reached: put it into a `finally` around what comes before it. Or start "
+            "the thread with daemon=True if it may be cut off.",
+            (*places, (file, call.lineno)),
+        )
     return ThreadReason(
         f"{words}, which {line} (`{text}`) alone calls, {left.words}",
         f"Put `{text}` ({line}) into a `finally` around what comes before it: a `return` or an error there leaves it "
@@ -88,6 +108,13 @@ def _flag(view: ProcessView, at: PythonFrame) -> ThreadReason | None:
         (*places, (file, call.lineno)),
         sure=tree is not None and ((setter.wakes and _asks(tree, at.line or 0)) or _asks_soon(tree, at.line or 0)),
     )
+
+
+def _left_by(way: Sequence[PythonFrame], file: str, tree: ast.Module, call: ast.Call) -> PythonFrame | None:
+    """The frame of an exception that left the function of a call above it."""
+    scope = scope_of(tree, call.lineno)
+    inside = (item for item in way if item.file == file and item.line is not None and item.line < call.lineno)
+    return next((item for item in inside if scope_of(tree, item.line or 0) is scope), None)
 
 
 def _loop_at(tree: ast.Module, line: int) -> ast.While | ast.For | None:

@@ -97,7 +97,7 @@ from pytracer.analyze.evidence.waits.ended_threads import ended_thread_evidence,
 from pytracer.analyze.evidence.waits.joined_at_exit import joined_at_exit
 from pytracer.analyze.evidence.waits.left_waiting import left_waiting
 from pytracer.analyze.evidence.waits.other_end import other_end_words
-from pytracer.analyze.evidence.waits.wait_advice import LET_THREAD_END
+from pytracer.analyze.evidence.waits.thread_ends import let_thread_end
 from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait
 from pytracer.analyze.evidence.waits.waits import kept_by_thread
 from pytracer.analyze.naming import introduction, name_words, place_words, subject_words
@@ -151,7 +151,7 @@ class PythonException:
             raised += f"; before, {maybe.words}"
         left, joined = left_waiting(job, view), joined_at_exit(job, view)
         raised += "".join(item.words for item in (left, joined) if item is not None)
-        after = left or joined
+        after, kept = left or joined, _kept(view)
         return Description(
             f"{introduction(judgement.views)} raised {raised}.",
             [
@@ -181,7 +181,7 @@ class PythonException:
             names_cause=known,
             behind=_behind(told, explanation, unreceived),
             line=explanation.line,
-            besides=LET_THREAD_END if _kept(view) is not None else after.advice if after is not None else "",
+            besides=let_thread_end(job, view, kept) if kept is not None else after.advice if after is not None else "",
         )
 
 

@@ -66,7 +66,7 @@ def carried_graph(at: FailingLine) -> str | None:
             "has freed: write "
             f"`{name} = {name}.detach()` at the start of each step (of a tuple, each of its tensors)."
         )
-    return _before_loop(at, loops[0])
+    return _before_loop(at, loops)
 
 
 def _added(loop: Loop, name: str, line: int) -> str | None:
@@ -92,8 +92,9 @@ def _is_leaf(at: FailingLine, name: str) -> bool:
     return found is None or _LEAF.search(found.text) is not None
 
 
-def _before_loop(at: FailingLine, loop: Loop) -> str | None:
-    """What was computed once, before the loop."""
+def _before_loop(at: FailingLine, loops: list[Loop]) -> str | None:
+    """What was computed once, before the loop, and before those around it."""
+    loop = loops[0]
     inside = {
         name
         for item in _in_order(loop)
@@ -110,8 +111,8 @@ def _before_loop(at: FailingLine, loop: Loop) -> str | None:
     layer = _layer(at, *begun) if begun is not None else None
     made = at.begun(name) if layer is not None else at.came(name)
     begin = (
-        f"`{name}`{made} was computed once, before the loop at {at.here(loop.lineno)}, and backward() frees its graph "
-        "in the first round"
+        f"`{name}`{made} was computed once, before the loop at {at.here(loops[-1].lineno)}, and backward() frees "
+        "its graph in the first round"
     )
     if layer is None or begun is None:
         return f"{begin}: compute it in each round."

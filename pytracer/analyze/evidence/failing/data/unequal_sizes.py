@@ -12,7 +12,7 @@ from pytracer.analyze.evidence.syntax.nodes import nodes_of
 
 _SIZES = Pattern(r"^\[(\d+(?:, \d+)*)\]$")
 _IMAGE = Pattern(r"(?i)(?<![a-z])(?:im|img|image|photo|picture|pic|frame|rgb)s?(?![a-z])")
-_KEEPS = "keeps it as a list (`lambda batch: tuple(zip(*batch))`)"
+_KEEPS = "keeps it as a list (`lambda batch: tuple(zip(*batch))` where samples are tuples)"
 _IMAGE_DIMENSIONS = 3
 _CHANNELS = (1, 3, 4)
 _LEAST_PIXELS = 8  # of fewer it may be no image
