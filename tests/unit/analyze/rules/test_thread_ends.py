@@ -73,6 +73,29 @@ def test_call_that_may_have_come_is_not_said_to_be_left_out(old: str, new: str, 
     assert "ends its loop" not in summary(at_end(run, MONITOR.replace(old, new)))
 
 
+@pytest.mark.parametrize(
+    ("line", "ending", "says"),
+    [
+        (
+            13,
+            "",
+            "The exception left line 13, so that line 14 (`monitor.stop()`), which alone ends that thread, was not",
+        ),
+        (15, "    check(rows)\n", "Let that thread end: give it a sentinel"),  # the call had been reached
+    ],
+)
+def test_error_that_leaves_the_call_out_is_told(line: int, ending: str, says: str, run: Path) -> None:
+    """Behind what the error itself is about."""
+    source = MONITOR.replace("        if step(row):\n            return row\n", "        step(row)\n") + ending
+    script = str(s.program_in(run, source))
+    others: dict[int, list[Frame]] = {700: [("Monitor.run", script, 4)]}
+    box = parent().at(500).exception("RuntimeError", "no such row", [("train", script, line), ("<module>", script, 99)])
+    box.at(60_000).signal_seen(15, 90, TIMEOUT)
+    found = ended(run, box.crash(0, code=0, state=EXIT, python=AT_END, native=[(s.LIBC, 0x10)], other_python=others))
+    assert verdict(found) == ("python-exception", "certain")
+    assert says in advice(found)
+
+
 @pytest.mark.parametrize(("again", "told"), [(False, "possible"), (True, "likely")])
 def test_timer_that_waits_once_ends_by_itself(again: bool, told: str, run: Path) -> None:
     source = "def later():\n    threading.Timer(60, beat).start()\n\ndef beat():\n    send()\n"

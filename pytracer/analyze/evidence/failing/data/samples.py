@@ -98,8 +98,10 @@ def _part(at: FailingLine, found: Getter | None, place: str | None) -> tuple[str
         )  # fmt: skip
     if inner is None:
         return outer, f" (returned at {line})"
+    line = at.place(found.spot, getattr(inner, "lineno", returns[0].lineno))
     rest = place[place.index("]") + 1 :]
-    return f"`{source(inner)}{rest}`", f", returned by {owner}.__getitem__ ({line}),"
+    named = f" ('{key}')" if isinstance(key, str) else ""
+    return f"`{source(inner)}{rest}`{named}", f", returned by {owner}.__getitem__ ({line}),"
 
 
 def not_json(at: FailingLine) -> str | None:
