@@ -23,6 +23,7 @@ from pytracer.analyze.evidence.syntax.changes import (
     touched,
 )
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
+from pytracer.analyze.evidence.syntax.refilled import refilled
 from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes
 from pytracer.analyze.evidence.syntax.seeded_draws import seeded_draw
 from pytracer.analyze.evidence.syntax.unbounded import (
@@ -41,7 +42,6 @@ _TIME = frozenset({"sleep", "time", "monotonic", "perf_counter", "info", "debug"
 _CLOCKS = frozenset(
     {"time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "now", "utcnow"}
 )
-_TAKES, _PUTS = frozenset({"pop", "popleft", "get", "heappop"}), frozenset({"append", "extend", "appendleft", "put"})
 
 
 def reason_of(scope: Scope, loop: EndlessLoop, line: int) -> Reason | None:
@@ -65,7 +65,7 @@ def reason_of(scope: Scope, loop: EndlessLoop, line: int) -> Reason | None:
     return (
         _of_tolerance(test, changes, leaves_there)
         or _of_links(loop, test, changes, leaves_there)
-        or _of_work(loop, test)
+        or refilled(loop, test)
         or _limited(loop, test, changes)
         or _of_equality(test, changes, leaves_there)
         or _of_result(test, changes, leaves_there)
@@ -371,25 +371,6 @@ def _of_links(loop: EndlessLoop, test: ast.expr, changes: Sequence[_Change], lea
         f"Look for a circle in what `{short_text(value)}` reads, from the value that `{name}` has before line "
         f"{loop.lineno}. Keep a set of the values of `{name}` and raise where one comes again.",
     )
-
-
-def _of_work(loop: EndlessLoop, test: ast.expr) -> Reason | None:
-    """A list of work that the loop itself fills."""
-    calls = [item for item in body_of(loop) if isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute)]
-    for name in names_read(test):
-        own = [item for item in calls if isinstance(item.func, ast.Attribute) and ast.unparse(item.func.value) == name]
-        takes = next((item for item in own if called_name(item) in _TAKES), None)
-        puts = next((item for item in own if called_name(item) in _PUTS), None)
-        ops = [op for item in body_of(loop) if isinstance(item, ast.Compare) for op in item.ops]
-        if takes is None or puts is None or any(isinstance(op, (ast.In, ast.NotIn)) for op in ops):
-            continue
-        return Reason(
-            f"it takes from `{name}` (line {takes.lineno}) and puts into it (line {puts.lineno}), and nothing in it "
-            "skips what it had before: one circle in the data keeps it going",
-            f"Keep a set of what was taken from `{name}`, and put nothing into it (line {puts.lineno}) that is in "
-            "the set.",
-        )
-    return None
 
 
 def _limited(loop: EndlessLoop, test: ast.expr, changes: Sequence[_Change]) -> Reason | None:

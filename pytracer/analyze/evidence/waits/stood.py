@@ -10,7 +10,7 @@ from pytracer._text import time_words
 from pytracer.analyze.deaths.ending import asked_to_end
 from pytracer.analyze.evidence.cuda.device_waits import DeviceWait
 from pytracer.analyze.evidence.exceptions.handled import Handled
-from pytracer.analyze.evidence.exceptions.loaders import loading_since, loading_words
+from pytracer.analyze.evidence.exceptions.loaders import loading_since
 from pytracer.analyze.evidence.exceptions.unmade import UnmadeError
 from pytracer.analyze.evidence.exceptions.unmade_results import UnmadeResult
 from pytracer.analyze.evidence.limits.slow_patterns import SlowPattern, pattern_at
@@ -43,12 +43,11 @@ from pytracer.analyze.evidence.waits.queue_takers import SharedQueue
 from pytracer.analyze.evidence.waits.standing_threads import ThreadReason
 from pytracer.analyze.evidence.waits.starved_pool import StarvedPool
 from pytracer.analyze.evidence.waits.starved_rpc import StarvedRpc
-from pytracer.analyze.evidence.waits.stood_loop import stood_loop
+from pytracer.analyze.evidence.waits.stuck_loading import stuck_loading_advice, stuck_loading_words
 from pytracer.analyze.evidence.waits.unasked_tasks import UnaskedTasks
 from pytracer.analyze.evidence.waits.undone_items import UndoneItems
 from pytracer.analyze.evidence.waits.unread_at_exit import UnreadAtExit
 from pytracer.analyze.evidence.waits.unread_queues import unread_queue
-from pytracer.analyze.evidence.waits.unseen_loading import unseen_loading
 from pytracer.analyze.evidence.waits.unsent import Unsent, unsent_advice
 from pytracer.analyze.evidence.waits.untaken_queues import UntakenQueue
 from pytracer.analyze.evidence.waits.untold_ends import error_advice, telling_advice
@@ -61,7 +60,7 @@ from pytracer.analyze.evidence.waits.wait_chain import (
 from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait, WaitKind
 from pytracer.analyze.evidence.waits.waited_object import ahead_advice, left_out_put, waited_object
 from pytracer.analyze.evidence.waits.waits import gil_of
-from pytracer.analyze.naming import names_words, place_words
+from pytracer.analyze.naming import names_words
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 
@@ -209,27 +208,6 @@ def _not_put(view: ProcessView, wait: ProcessWait) -> str:
     return f"{_NOT_PUT}{_OF_POOL if calls & {*_TASKS} else ''}{_LOOKS}"
 
 
-def _loading_words(view: ProcessView, found: Stood, worker: ProcessView) -> str:
-    """`; DataLoader worker 0 (pid 8) had been loading samples 0-7 for 9.1 s at data.py:5 in Video.__getitem__`."""
-    end = asked_to_end(found.ended.process)
-    loading = loading_words(worker, end.mono_ns if end is not None else None)
-    stood = stood_loop(worker)
-    if stood is not None:
-        ever = "it never ends: " if stood.never_ends else ""
-        why = f"; {ever}{stood.reason.words}" if stood.reason is not None else ""
-        return f"; {loading} {stood.loop_words}{stood.pause.usual_words if stood.pause is not None else ''}{why}"
-    unseen = unseen_loading(view, worker)
-    at = f" at {place_words(worker.python_frame)}" if worker.python_frame is not None else ""
-    return f"; {loading}{unseen.words if unseen is not None else at}"
-
-
-def _loading_advice(view: ProcessView, worker: ProcessView) -> str:
-    stood, unseen = stood_loop(worker), unseen_loading(view, worker)
-    if stood is not None and stood.reason is not None:
-        return stood.reason.advice
-    return (unseen.advice if unseen is not None else None) or _LOADING
-
-
 def why_words(view: ProcessView, found: Stood) -> str:
     """Why the wait did not end, as far as that is known."""
     if found.device is not None:
@@ -266,7 +244,8 @@ def why_words(view: ProcessView, found: Stood) -> str:
     if found.threads is not None and found.thread is None:
         return f"; {found.threads.words}"
     if found.loading is not None and found.thread is None:
-        return _loading_words(view, found, found.loading)
+        end = asked_to_end(found.ended.process)
+        return f"; {stuck_loading_words(view, found.loading, end.mono_ns if end is not None else None)}"
     if found.unasked is not None and found.unasked.words is not None and found.thread is None:
         return f"; {found.unasked.words}"
     if found.gone and found.thread is None:
@@ -340,7 +319,7 @@ def _own_advice(view: ProcessView, found: Stood) -> str:
     if found.threads is not None and found.thread is None:
         return found.threads.advice
     if found.loading is not None and found.thread is None:
-        return _loading_advice(view, found.loading)
+        return stuck_loading_advice(view, found.loading) or _LOADING
     if found.unasked is not None and found.thread is None:
         return found.unasked.advice
     if found.receiver is not None and found.thread is None:

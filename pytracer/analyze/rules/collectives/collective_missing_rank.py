@@ -59,10 +59,11 @@ from pytracer.analyze.evidence.exceptions.loaders import loading_words, slow_wor
 from pytracer.analyze.evidence.waits.busy import Polled, polled_by
 from pytracer.analyze.evidence.waits.ended_threads import EndedThread, ended_thread_evidence, thread_behind
 from pytracer.analyze.evidence.waits.running import running_words
+from pytracer.analyze.evidence.waits.stuck_loading import late_loading_advice, stuck_loading_words
 from pytracer.analyze.evidence.waits.wait_chain import Blocked, blocked
 from pytracer.analyze.evidence.waits.waits import wait_of, was_asleep
 from pytracer.analyze.evidence.waits.worker_collectives import collective_in_worker, worker_advice
-from pytracer.analyze.naming import line_in, name_words, place_words, samples_words
+from pytracer.analyze.naming import line_in, place_words
 from pytracer.analyze.rules.account import account, nothing_to_compare
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, cannot_decide, not_found
 from pytracer.analyze.view import JobView, ProcessView
@@ -108,10 +109,10 @@ class CollectiveMissingRank:
             never = f"{'has' if len(item.views) == 1 else 'have'} not entered"
         worker = _worker(job, item)
         thread = _thread(item) if worker is None else None
-        why = f": {loading_words(worker, item.views[0].process.ended_mono_ns)}" if worker is not None else ""
         inside = collective_in_worker(worker) if worker is not None else None
-        why += f", in {inside.name}() at {place_words(inside.at)}: {inside.reason}" if inside is not None else ""
         kept = blocked(job, worker) if worker is not None and inside is None else None
+        why = f": {_loading(item, worker, plain=inside is not None or kept is not None)}" if worker is not None else ""
+        why += f", in {inside.name}() at {place_words(inside.at)}: {inside.reason}" if inside is not None else ""
         why += f", and {kept.words}" if kept is not None else ""
         why += f": {thread.words}" if thread is not None else ""
         extra = _extra(job, item) if worker is None and thread is None else None
@@ -148,7 +149,7 @@ class CollectiveMissingRank:
             if inside is not None
             else kept.advice
             if kept is not None
-            else _loader_advice(worker),
+            else late_loading_advice(item.views[0], worker),
             [f"the collectives of {span_words(unknown)}: no readable record" if unknown else None],
         )
 
@@ -368,14 +369,10 @@ def _thread(item: Absence) -> EndedThread | None:
     return thread_behind(single, wait) if single is not None and wait is not None else None
 
 
-def _loader_advice(worker: ProcessView) -> str:
-    frame, batch = worker.python_frame, worker.process.snapshot.worker
-    samples = samples_words(batch) if batch is not None else "the batch"
-    return (
-        f"Find out what takes {name_words([worker])} so long with {samples}"
-        f"{f', at {place_words(frame)}' if frame is not None else ''}. The DataLoader's `timeout` ends such a wait "
-        "with an error on that rank."
-    )
+def _loading(item: Absence, worker: ProcessView, *, plain: bool) -> str:
+    """How long the worker had been loading; unless `plain`, in which loop of the program, and why that went on."""
+    until = item.views[0].process.ended_mono_ns
+    return loading_words(worker, until) if plain else stuck_loading_words(item.views[0], worker, until)
 
 
 def _judge(job: JobView, item: Absence) -> Judgement[Absence]:

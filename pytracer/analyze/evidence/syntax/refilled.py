@@ -1,0 +1,140 @@
+"""Loops over a list of work that they fill themselves: with what they took from it, or with more of it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from pytracer.analyze.evidence.syntax.bindings import set_by
+from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.changes import names_read
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
+from pytracer.analyze.evidence.syntax.unbounded import EndlessLoop, Reason, body_of, short_text
+
+_TAKES = frozenset({"pop", "popleft", "get", "get_nowait", "heappop", "popitem"})
+_PUTS = frozenset({"append", "extend", "appendleft", "put", "put_nowait", "insert", "add", "heappush"})
+_OF_HEAP = ("heappop", "heappush")
+_ORDERS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
+
+
+class _Refilled(msgspec.Struct, frozen=True):
+    """`name`: the list; `takes`, `puts`: the calls."""
+
+    name: str
+    takes: ast.Call
+    puts: ast.Call
+
+
+def refilled(loop: EndlessLoop, test: ast.expr) -> Reason | None:
+    """Why a loop whose condition asks for a list may not empty it."""
+    for name in names_read(test):
+        calls = [item for item in body_of(loop) if isinstance(item, ast.Call) and _container(item) == name]
+        takes = next((item for item in calls if called_name(item) in _TAKES), None)
+        if takes is None:
+            continue
+        taken = _taken(loop, takes)
+        for puts in (item for item in calls if called_name(item) in _PUTS):
+            if taken is not None and _gives(puts, taken):
+                return _put_back(loop, _Refilled(name, takes, puts), taken)
+        puts = next((item for item in calls if called_name(item) in _PUTS), None)
+        if puts is not None and not _asks_for_members(loop):
+            return _more_of_it(_Refilled(name, takes, puts))
+    return None
+
+
+def _container(call: ast.Call) -> str | None:
+    """`todo` of `todo.pop()` and of `heapq.heappop(todo)`."""
+    if called_name(call) in _OF_HEAP and call.args:
+        return ast.unparse(call.args[0])
+    return ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) else None
+
+
+def _taken(loop: EndlessLoop, takes: ast.Call) -> str | None:
+    """The variable that has what was taken."""
+    for item in body_of(loop):
+        for target, value in set_by(item):
+            if value is takes and isinstance(target, ast.Name):
+                return target.id
+    return None
+
+
+def _gives(puts: ast.Call, taken: str) -> bool:
+    """Whether it puts that variable itself: a pair with a number of tries is another one each time."""
+    given = puts.args[-1] if puts.args else None
+    if called_name(puts) == "extend" and isinstance(given, (ast.List, ast.Tuple)) and len(given.elts) == 1:
+        given = given.elts[0]
+    return isinstance(given, ast.Name) and given.id == taken
+
+
+def _put_back(loop: EndlessLoop, found: _Refilled, taken: str) -> Reason | None:
+    """`todo.append(item)`, of an item that came from there."""
+    tests = [item for item in _around(loop.body, found.puts) if isinstance(item, ast.If)]
+    if any(_is_counted(loop, item.test) for item in tests) or _asks_for_members(loop, tests):
+        return None  # tries that are limited
+    name, line, took = found.name, found.puts.lineno, found.takes.lineno
+    back = f"line {line} puts `{taken}` back into `{name}`, from which line {took} takes"
+    tried = next((item for item in reversed([*_around(loop.body, found.puts)]) if isinstance(item, ast.Try)), None)
+    if tests:
+        guard = tests[-1]
+        held = short_text(guard.test)
+        holds = f"`{held}`" if _in(guard.body, found.puts) else f"not `{held}`"
+        where = f"where {holds} (line {guard.lineno}): as long as that holds for all that it tries"
+        asked = f"the data for which {holds} (line {guard.lineno})"
+    elif tried is not None and not _in(tried.body, found.puts):
+        where = f"where the `try` of line {tried.lineno} fails: as long as it fails for all that it tries"
+        asked = f"the error that the `try` of line {tried.lineno} catches"
+    else:
+        return None
+    return Reason(
+        f"{back}, {where}, `{name}` never becomes empty",
+        f"Bound the tries of the loop of line {loop.lineno}: count how often `{taken}` is put back (line {line}), and "
+        f"leave it out, or raise an error that names it, above a limit. See {asked}: where nothing else can be taken, "
+        "no pass changes that.",
+    )
+
+
+def _more_of_it(found: _Refilled) -> Reason:
+    name, takes, puts = found.name, found.takes.lineno, found.puts.lineno
+    return Reason(
+        f"it takes from `{name}` (line {takes}) and puts into it (line {puts}), and nothing in it skips what it had "
+        "before: one circle in the data keeps it going",
+        f"Keep a set of what was taken from `{name}`, and put nothing into it (line {puts}) that is in the set.",
+    )
+
+
+def _asks_for_members(loop: EndlessLoop, tests: Sequence[ast.If] = ()) -> bool:
+    """`if item in seen`: what it had before may be skipped."""
+    nodes = [part for item in tests for part in nodes_of(item.test)] if tests else body_of(loop)
+    return _compares(nodes, (ast.In, ast.NotIn))
+
+
+def _is_counted(loop: EndlessLoop, test: ast.expr) -> bool:
+    """`tries < 5`, `tries[item] < 5`: a comparison with what the loop counts."""
+    counted = {
+        ast.unparse(item.target.value if isinstance(item.target, ast.Subscript) else item.target)
+        for item in body_of(loop)
+        if isinstance(item, ast.AugAssign)
+    }
+    return _compares(nodes_of(test), _ORDERS) and not counted.isdisjoint(names_read(test))
+
+
+def _compares(nodes: Sequence[ast.AST], by: tuple[type[ast.cmpop], ...]) -> bool:
+    return any(isinstance(op, by) for item in nodes if isinstance(item, ast.Compare) for op in item.ops)
+
+
+def _around(body: Sequence[ast.stmt], node: ast.AST) -> Iterator[ast.stmt]:
+    """The statements with blocks around a node, the outermost first."""
+    for item in body:
+        if any(part is node for part in nodes_of(item)):
+            blocks = [getattr(item, block, []) for block in ("body", "orelse", "finalbody")]
+            blocks += [part.body for part in getattr(item, "handlers", [])]
+            if any(blocks):
+                yield item
+            for block in blocks:
+                yield from _around(block, node)
+
+
+def _in(body: Sequence[ast.stmt], node: ast.AST) -> bool:
+    return any(part is node for item in body for part in nodes_of(item))
