@@ -34,6 +34,7 @@ from pytracer.analyze.evidence.syntax.swallowed import caught_names
 from pytracer.analyze.evidence.syntax.unbounded import head_of, is_unbounded, leaves
 from pytracer.analyze.evidence.waits.awaited_circles import circle
 from pytracer.analyze.evidence.waits.quiet import pause_of
+from pytracer.analyze.evidence.waits.rounded_takers import rounded_taker
 from pytracer.analyze.evidence.waits.standing_threads import ThreadReason, others_of
 from pytracer.analyze.evidence.waits.undone_items import DONE, skipped_in
 from pytracer.analyze.evidence.waits.unreleased import unreleased
@@ -212,7 +213,18 @@ def _never_done(files: Mapping[str, ast.Module], run: Sequence[Coroutine], here:
             "it once, so a `try` around the work with the call in `finally` is safest.",
             places,
         )
-    return _by_an_error(part, taker, done, joined, places)
+    fewer = rounded_taker(files, run, taker, names, here)
+    if fewer is not None:
+        return ThreadReason(f"{joined}; {fewer.words}", fewer.advice, places, sure=False)
+    return _by_an_error(taker, done, joined, places) if _is_task(run, part, taker) else None
+
+
+def _is_task(run: Sequence[Coroutine], part: Coroutine, taker: Coroutine) -> bool:
+    """Whether an error of the taker may stay in a task of its own: one that is awaited itself ends the program."""
+    if taker.node is part.node:
+        return False
+    awaited = [item.value for one in run for item in own_nodes(one.node) if isinstance(item, ast.Await)]
+    return not any(isinstance(item, ast.Call) and called_name(item) == taker.node.name for item in awaited)
 
 
 def _unmarked(taker: Coroutine, joined: str, names: frozenset[str], places: tuple[Place, ...]) -> ThreadReason:
@@ -224,11 +236,7 @@ def _unmarked(taker: Coroutine, joined: str, names: frozenset[str], places: tupl
 
 
 def _by_an_error(
-    part: Coroutine,
-    taker: Coroutine,
-    done: Sequence[ast.AST],
-    joined: str,
-    places: tuple[Place, ...],
+    taker: Coroutine, done: Sequence[ast.AST], joined: str, places: tuple[Place, ...]
 ) -> ThreadReason | None:
     """A taker without `try`: an error of its work stays in its task, which is not awaited before the join()."""
     nodes = own_nodes(taker.node)

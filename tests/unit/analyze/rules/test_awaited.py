@@ -188,6 +188,79 @@ def test_taker_that_catches_its_errors_is_no_reason(run: Path) -> None:
     assert "awaits `queue.join()`" not in summary(looped(run, source))
 
 
+ROUNDS = """\
+class Trainer:
+    def __init__(self):
+        self.inputs = asyncio.Queue()
+        self.results = asyncio.Queue()
+
+    async def run(self):
+        while True:
+            rows = await self.inputs.get()
+            self.results.put_nowait(step(rows))
+
+def pack(rows, size):
+    return [item for item in rows.split(size)]
+
+async def train(trainer, rows, size):
+    await trainer.results.join()
+    for part in pack(rows, size):
+        trainer.inputs.put_nowait(part)
+    count = len(rows) // size
+    for _ in range(count):
+        result = await trainer.results.get()
+        log(result)
+        trainer.results.task_done()
+
+async def main():
+    trainer = Trainer()
+    asyncio.create_task(trainer.run())
+    for rows in collect():
+        await train(trainer, rows, 32)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "parts"),
+    [
+        ("len(rows) // size", "len(rows) // size", "rows.split(size)"),
+        ("len(rows) // size", "int(len(rows) / size)", "rows.split(size)"),
+        ("item for item in rows.split(size)", "rows[n : n + size] for n in range(0, len(rows), size)",
+         "range(0, len(rows), size)"),
+        ("in pack(rows, size)", "in enumerate(rows.split(size))", "rows.split(size)"),
+    ],
+)  # fmt: skip
+def test_results_of_which_one_fewer_is_taken_than_there_are_parts_are_told(
+    old: str, new: str, parts: str, run: Path
+) -> None:
+    found = looped(run, ROUNDS.replace(f" {old}", f" {new}").replace(f"[{old}", f"[{new}"))
+    assert "line 15 awaits `trainer.results.join()`; line 18 takes only `len(rows) /" in summary(found)
+    assert f"(`{parts}`) makes one part more of a rest: where `len(rows)` is no multiple of `size`" in summary(found)
+    assert "round up at line 18 (`-(-len(rows) // size)`, math.ceil())" in advice(found)
+    assert "would end that task" not in summary(found)
+    assert verdict(found) == ("hang", "possible")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("len(rows) // size", "-(-len(rows) // size)"),
+        ("len(rows) // size", "(len(rows) + size - 1) // size"),
+        ("len(rows) // size", "len(pack(rows, size))"),
+        ("[item for item in rows.split(size)]", "[rows[n * size:][:size] for n in range(len(rows) // size)]"),
+        ("rows.split(size)", "rows.split(64)"),
+    ],
+)
+def test_results_that_are_all_taken_are_no_reason_nor_an_error_that_would_end_the_program(
+    old: str, new: str, run: Path
+) -> None:
+    """The look-alikes: the taker is awaited, so that its own error would not stay unseen."""
+    found = looped(run, ROUNDS.replace(old, new))
+    assert "rounded down" not in summary(found) and "would end that task" not in summary(found)
+
+
 def test_taker_that_never_ends_is_not_to_be_awaited(run: Path) -> None:
     source = QUEUE.replace("    await queue.join()\n    for task in tasks:\n        task.cancel()\n",
                            "    await asyncio.gather(*tasks)\n")  # fmt: skip
