@@ -76,6 +76,7 @@ from pytracer.analyze.evidence.ends.memory_holders import (
     shortage_of_worker,
 )
 from pytracer.analyze.evidence.exceptions.earlier_warnings import warning_evidence
+from pytracer.analyze.evidence.exceptions.followed_errors import followed_errors
 from pytracer.analyze.evidence.exceptions.loaders import loader_timeout
 from pytracer.analyze.evidence.exceptions.next_step import next_step
 from pytracer.analyze.evidence.exceptions.raisers import repeats
@@ -210,7 +211,7 @@ def _advice(
 ) -> str:
     """What to do: by the facts of the line, by how the process ended, or by the message."""
     view = told.view
-    others = "" if lost else _of_others(job)
+    others = "" if lost else followed_errors(job)
     if short is not None and short.advice is not None:
         return f"{maybe}{short.advice}" + ("" if short.alone else f" {explanation.words or NO_MEMORY}")
     if explanation.words is not None:
@@ -294,11 +295,6 @@ def _repeated(told: Told) -> str:
         return f" {repeats(f'dataset[{told.sample}]')}"
     entry = told.origin.entry_words if told.origin is not None else None
     return f" {entry}" if entry is not None else ""
-
-
-def _of_others(job: JobView) -> str:
-    followed = any(death.primary is False and death.view.process.role == "rank" for death in job.deaths)
-    return " The other ranks' errors followed from it." if followed else ""
 
 
 def _variables_evidence(view: ProcessView) -> Evidence | None:
