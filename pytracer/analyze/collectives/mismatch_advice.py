@@ -283,7 +283,7 @@ def _of_order(job: JobView, found: Mismatch) -> Explained | None:
         frame = place_of(side.call)
         loop = set_loop(view.process.snapshot, frame) if frame is not None else None
         if loop is not None:
-            return Explained(loop.advice, loop.subject, opens=True, uneven=True)
+            return Explained(loop.advice, loop.subject, opens=True, places=loop.places, uneven=True)
     return None
 
 

@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
 from pytracer._text import capital, shortened
+from pytracer.analyze.behind import Place
 from pytracer.analyze.collectives.ways import quoted
-from pytracer.analyze.evidence.syntax.bindings import bound_value
+from pytracer.analyze.evidence.slicing.slice import Slice
+from pytracer.analyze.evidence.slicing.spots import Spot
+from pytracer.analyze.evidence.syntax.calls import without_wrappers
 from pytracer.analyze.evidence.syntax.loops import loops_around
-from pytracer.analyze.evidence.syntax.names import variable
-from pytracer.analyze.evidence.syntax.scopes import scope_of
+from pytracer.analyze.evidence.syntax.names import bare_names
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
+from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of
+from pytracer.analyze.naming import line_in
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import PythonFrame
 
 _LONGEST = 60
+_DEEPEST = 2  # functions
+_WRAPPERS = ("list", "tuple", "enumerate", "tqdm", "reversed", "iter")
+_ADDS = ("append", "add", "extend")
 _SET_METHODS = ("union", "difference", "intersection", "symmetric_difference")
 
 
@@ -26,6 +35,7 @@ class SetLoop(msgspec.Struct, frozen=True):
     head: str
     made: str
     shown: str
+    places: tuple[Place, ...] = ()
 
     @property
     def subject(self) -> str:
@@ -42,24 +52,85 @@ class SetLoop(msgspec.Struct, frozen=True):
 
 
 def set_loop(snapshot: Snapshot, frame: PythonFrame) -> SetLoop | None:
-    """A loop over a set around the line: in each process it has an order of its own."""
+    """A loop over a set around the line, or in what such a loop takes its items from.
+
+    `for bucket in self.buckets()`, whose `for name in self.names` goes through a set that the class keeps.
+    """
     tree = syntax_tree(snapshot, frame)
-    if tree is None or frame.line is None:
+    slice_ = Slice(snapshot, [frame])
+    spot = slice_.spot(0)
+    if tree is None or frame.line is None or spot is None:
         return None
-    scope = scope_of(tree, frame.line)
     for loop in reversed(loops_around(tree, frame.line)):
         if isinstance(loop, ast.While):
             continue
-        name, made = variable(loop.iter), loop.iter
-        bound = bound_value(scope, name, loop.lineno) if name is not None else None
-        at = ""
-        if bound is not None and isinstance(bound[1], ast.expr):
-            made, at = bound[1], f" of line {bound[0]} ({quoted(snapshot, frame, bound[0])})"
-        text = quoted(snapshot, frame, loop.lineno)
-        if _is_set(made) and text is not None:
-            shown = shortened(ast.unparse(loop.iter), _LONGEST)
-            return SetLoop(f"line {loop.lineno} ({text})", at, shown)
+        inside = Spot(spot.file, spot.tree, scope_of(tree, loop.lineno), loop.lineno, spot.depth)
+        found = _of_loop(_Way(snapshot, slice_, frame.file), loop.iter, inside, _DEEPEST)
+        if found is not None:
+            return found
     return None
+
+
+class _Way(msgspec.Struct, frozen=True):
+    """`here`: the file that is spoken of."""
+
+    snapshot: Snapshot
+    slice: Slice
+    here: str | None
+
+    def line(self, spot: Spot, line: int) -> str | None:
+        """``line 45 (`for name in self.names:`)``."""
+        text = quoted(self.snapshot, PythonFrame(file=spot.file, line=line), line)
+        return f"{line_in(spot.file, line, self.here)} ({text})" if text is not None else None
+
+
+def _of_loop(way: _Way, items: ast.expr, spot: Spot, depth: int) -> SetLoop | None:
+    """Of a loop over `items`."""
+    items = without_wrappers(items, _WRAPPERS)
+    made = way.slice.made(items, spot, calls=False)
+    node = without_wrappers(made.node, _WRAPPERS) if isinstance(made.node, ast.expr) else None
+    if node is None:
+        return None
+    if _is_set(node):
+        head, at = way.line(spot, items.lineno), way.line(made.spot, node.lineno)
+        other = made.spot.scope is not spot.scope or node.lineno != items.lineno
+        shown = shortened(ast.unparse(items), _LONGEST)
+        if head is None:
+            return None
+        spots = ((spot.file, items.lineno), (made.spot.file, node.lineno))
+        places = tuple((file, line) for file, line in spots if file is not None)
+        return SetLoop(head, f" of {at}" if other and at is not None else "", shown, places)
+    found = way.slice.function(node, made.spot) if isinstance(node, ast.Call) and depth else None
+    inner = (_of_loop(way, *one, depth - 1) for one in (_loops_of(*found) if found is not None else ()))
+    return next((item for item in inner if item is not None), None)
+
+
+def _loops_of(function: ast.FunctionDef, spot: Spot) -> Iterator[tuple[ast.expr, Spot]]:
+    """The loops in which a function makes the items that it yields or returns."""
+    for item in own_nodes(function):
+        loops: Sequence[ast.For | ast.comprehension] = [item] if isinstance(item, ast.For) else []
+        if isinstance(item, (ast.ListComp, ast.GeneratorExp)):
+            loops = item.generators[:1]
+        for loop in loops:
+            inside = Spot(spot.file, spot.tree, function, loop.iter.lineno)
+            if isinstance(loop, ast.comprehension) or _makes_items(function, loop):
+                yield loop.iter, inside
+
+
+def _makes_items(function: ast.FunctionDef, loop: ast.For) -> bool:
+    """`yield`, or what it appends to a list that the function returns."""
+    given = {name for item in own_nodes(function) if isinstance(item, ast.Return) and item.value is not None
+             for name in bare_names(item.value)}  # fmt: skip
+    return any(
+        isinstance(item, (ast.Yield, ast.YieldFrom))
+        or (
+            isinstance(item, ast.Call)
+            and isinstance(item.func, ast.Attribute)
+            and item.func.attr in _ADDS
+            and bool(bare_names(item.func.value) & given)
+        )
+        for item in nodes_of(loop)
+    )
 
 
 def _is_set(value: ast.expr) -> bool:

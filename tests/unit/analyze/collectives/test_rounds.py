@@ -166,6 +166,57 @@ def test_loop_over_what_may_be_no_set_has_an_order(value: str, run: Path) -> Non
     assert set_loop(SNAPSHOT, at(program_in(run, SETS.format(value)), 4)) is None
 
 
+BUCKETS = """class Sync:
+    def __init__(self, state):
+        self.names = {0}
+        self.state = state
+    def buckets(self):
+        {1}
+    def run(self):
+        for bucket in {2}:
+            broadcast(bucket)
+"""
+YIELDS = "for name in self.names:\n            yield self.state[name]"
+LISTS = "found = []\n        for name in self.names:\n            found.append(name)\n        return found"
+KEPT = "{name for name in state if name != 'head'}"
+
+
+@pytest.mark.parametrize(
+    ("made", "body", "call"),
+    [
+        (KEPT, YIELDS, "self.buckets()"),
+        ("set(state) - {'head'}", YIELDS, "enumerate(self.buckets())"),
+        (KEPT, LISTS, "self.buckets()"),
+        (KEPT, "return [self.state[name] for name in self.names]", "self.buckets()"),
+        (f"list({KEPT})", YIELDS, "list(self.buckets())"),
+    ],
+)
+def test_loop_is_followed_into_what_makes_its_items(made: str, body: str, call: str, run: Path) -> None:
+    """A method that goes through a set which the class keeps: both lines are named, and sorted()."""
+    source = BUCKETS.format(made, body, call)
+    line = next(n for n, text in enumerate(source.splitlines(), 1) if "for bucket" in text)
+    found = set_loop(SNAPSHOT, at(program_in(run, source), line + 1))
+    assert found is not None and f"goes through a set of line 3 (`self.names = {made}`)" in found.subject
+    assert found.advice.endswith("go through sorted(self.names).") and len(found.places) == 2
+
+
+@pytest.mark.parametrize(
+    ("made", "body", "call"),
+    [
+        ("[name for name in state]", YIELDS, "self.buckets()"),
+        (KEPT, YIELDS.replace("self.names:", "sorted(self.names):"), "self.buckets()"),
+        (KEPT, "for name in self.names:\n            log(name)\n        return list(self.state)", "self.buckets()"),
+        (KEPT, LISTS.replace("return found", "return sorted(self.state)"), "self.buckets()"),
+        (KEPT, YIELDS, "sorted(self.buckets())"),
+    ],
+)
+def test_items_that_have_one_order_are_followed_to_no_set(made: str, body: str, call: str, run: Path) -> None:
+    """The look-alikes: a list, sorted names, and a set that only something else is made of."""
+    source = BUCKETS.format(made, body, call)
+    line = next(n for n, text in enumerate(source.splitlines(), 1) if "for bucket" in text)
+    assert set_loop(SNAPSHOT, at(program_in(run, source), line + 1)) is None
+
+
 GROUPS = """def pairs(rank, world):
     mine = {0}
     order = [mine, *others(mine)]
