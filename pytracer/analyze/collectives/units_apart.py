@@ -13,6 +13,7 @@ import msgspec
 
 from pytracer.analyze.collectives.call_sites import numbered_calls, site_of
 from pytracer.analyze.collectives.description import place_of
+from pytracer.analyze.collectives.skipped_units import SAME_UNITS, skipped_unit_advice
 from pytracer.analyze.collectives.ways import Side, quoted
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.slicing.calls import method_of
@@ -29,7 +30,6 @@ from pytracer.decode.types.snapshot import Collective, Snapshot
 from pytracer.report.job import PythonFrame
 
 _GATHER = "all_gather"
-_SAME_UNITS = "Each unit of FSDP communicates: all ranks must run the same ones in the same order."
 
 
 class UnitsApart(msgspec.Struct, frozen=True):
@@ -74,24 +74,20 @@ def _decided(said: str, snapshot: Snapshot, frame: PythonFrame) -> UnitsApart:
     """With what decides at the line that runs the unit."""
     test = _deciding(snapshot, frame)
     if test is None:
-        return UnitsApart(said, f"Find out what decides in {frame.function} which units run. {_SAME_UNITS}")
+        return UnitsApart(said, f"Find out what decides in {frame.function} which units run. {SAME_UNITS}")
     head = quoted(snapshot, PythonFrame(file=test.file, line=test.node.lineno), test.node.lineno)
     number_of_line = line_in(test.file, test.node.lineno, frame.file)
     line = f"{number_of_line} ({head})"
     if test.draw is None:
-        return UnitsApart(
-            f"{said}: {line} decides",
-            f"See whether {line} came out differently. {_SAME_UNITS} Let one rank decide and broadcast it, or run both "
-            "ways on all ranks and multiply by 0 what does not count.",
-            f"{said}: {number_of_line} decides",
-        )
+        advice = skipped_unit_advice(snapshot, frame, test.node, line)
+        return UnitsApart(f"{said}: {line} decides", advice, f"{said}: {number_of_line} decides")
     number = drawn_words(test.draw, test.file, frame.file)
     seeds = seed_words(program_files(snapshot, [frame]), test.draw, frame.file)
     how = "decides" if test.alone else "may have decided"
     return UnitsApart(
         f"{said}: {line} {how}, by {number}, which each rank draws for itself{seeds}",
         f"Draw {number} alike on all ranks: from a generator of its own with one seed, or on one rank and broadcast. "
-        f"Or run the layer in each step, and multiply its result by 0. {_SAME_UNITS}",
+        f"Or run the layer in each step, and multiply its result by 0. {SAME_UNITS}",
         f"{said}: {number_of_line} {how} by `{source(test.draw.call)}`, which each rank draws for itself",
     )
 

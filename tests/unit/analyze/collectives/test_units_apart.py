@@ -90,7 +90,25 @@ def test_layers_in_no_known_order_are_both_named(run: Path) -> None:
     said = summary(report)
     assert "rank 0 ran `layers.2` where rank 1 ran `layers.1` (program.py:6 in forward): line 5 (`if x.mean()" in said
     assert "draws" not in said and "seed" not in said
-    assert advice(report).startswith("See whether line 5 (`if x.mean() > self.limit[layer]: continue`) came out")
+    assert advice(report).startswith("Line 5 (`if x.mean() > self.limit[layer]: continue`) goes by `x`, of which each")
+
+
+@pytest.mark.parametrize("test", ["if len(x) == 0: continue", "if not layer.rows(x).any(): continue"])
+def test_unit_that_a_rank_has_no_data_for_is_to_run_on_all_ranks(test: str, run: Path) -> None:
+    """No rank can decide for the others' data: the `continue` is to be taken out."""
+    said = advice(reported(run, test, [[[0, 2]], [[0, 1, 2]]]))
+    assert "goes by `x`, of which each rank may have data of its own" in said
+    assert "take the `continue` of line 5 out, give it an empty or blank input" in said
+    assert "Let one rank decide" not in said
+    assert said.endswith("Or do not make it a unit of its own.")
+
+
+@pytest.mark.parametrize("test", ["if self.skip(): continue", "if layer.frozen: continue"])
+def test_unit_that_something_else_skips_can_be_decided_by_one_rank(test: str, run: Path) -> None:
+    """The look-alikes."""
+    said = advice(reported(run, test, [[[0, 2]], [[0, 1, 2]]]))
+    assert "Let one rank decide and broadcast it, or run the unit on all ranks (take the `continue` of line 5" in said
+    assert "data of its own" not in said and "both ways" not in said
 
 
 def test_several_conditions_may_have_decided(run: Path) -> None:
