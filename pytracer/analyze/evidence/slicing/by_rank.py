@@ -36,8 +36,9 @@ _NOT_SIZES = frozenset(
     | {"disable", "desc", "position", "leave", "verbose", "num_workers"}
 )
 _PROGRESS = frozenset({"tqdm", "track"})
-_EVEN = frozenset(
+EVEN = frozenset(
     {"DistributedSampler", "manual_seed", "Generator", "default_rng", "device", "all_reduce", "broadcast"}
+    | {"Random", "RandomState"}
 )
 _SPLITS = frozenset({"chunk", "tensor_split", "array_split", "split"})
 _STEPS = "[rank::world]"
@@ -164,12 +165,12 @@ def size_source(
 
 def _is_given_rank(slice_: Slice, call: ast.Call, spot: Spot) -> bool:
     """Whether a call passes the rank itself; to a function of the program, one that does not only seed by it."""
-    if called_name(call) in _EVEN | _CREATED | {"randint"} or not any(is_rank(item) for item in _carriers(call)):
+    if called_name(call) in EVEN | _CREATED | {"randint"} or not any(is_rank(item) for item in carriers(call)):
         return False
     function, made = slice_.function(call, spot), slice_.defined(call.func, spot)
     if function is None:
         return made is None  # of a class of the program, its methods are known
-    seeds = [item for item in own_nodes(function[0]) if isinstance(item, ast.Call) and called_name(item) in _EVEN]
+    seeds = [item for item in own_nodes(function[0]) if isinstance(item, ast.Call) and called_name(item) in EVEN]
     seeding = {id(part) for item in seeds for part in nodes_of(item)}
     return any(is_rank(item) and id(item) not in seeding for item in own_nodes(function[0]))
 
@@ -325,7 +326,7 @@ def _called(slice_: Slice, call: ast.Call, spot: Spot) -> Iterator[tuple[ast.AST
     method = method_of(made[0], _ITERATED) if made is not None else None
     if made is not None and method is not None:
         yield from _given_by(method, structs.replace(made[1], call=None))
-    yield from ((item, spot) for item in _carriers(call))
+    yield from ((item, spot) for item in carriers(call))
 
 
 def _given_by(function: ast.FunctionDef, spot: Spot) -> Iterator[tuple[ast.AST, Spot]]:
@@ -344,9 +345,10 @@ def _given_by(function: ast.FunctionDef, spot: Spot) -> Iterator[tuple[ast.AST, 
                 yield from _loops_around(item.lineno, at)
 
 
-def _carriers(call: ast.Call) -> Iterator[ast.expr]:
+def carriers(call: ast.Call) -> Iterator[ast.expr]:
+    """What carries the size of a call's result among what it is given."""
     name = called_name(call)
-    if name in _EVEN:
+    if name in EVEN:
         return
     if name == "randint":
         yield from (item for item in call.args if isinstance(item, (ast.Tuple, ast.List)))

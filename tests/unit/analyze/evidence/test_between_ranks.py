@@ -226,6 +226,53 @@ main()
     assert "may depend" not in (said(tmp_path, source.format("torch.manual_seed(rank)"), message, way).words or "")
 
 
+VOCABULARY = """class Vocabulary:
+    def __init__(self, texts):
+        counts = {0}
+        self.words = sorted(counts)
+    def __len__(self):
+        return len(self.words)
+def read(rank, count):
+    rng = random.Random(rank)
+    texts, tags = [], []
+    for _ in range(count):
+        texts.append(draw(rng))
+        tags.append(0)
+    return texts, tags
+def main():
+    rank = int(os.environ["RANK"])
+    texts, tags = {1}
+    words = Vocabulary(texts)
+    return DDP(Tagger({2}))
+main()
+"""
+COUNTER = "Counter(word for words in texts for word in words)"
+
+
+@pytest.mark.parametrize(
+    ("counts", "texts", "size", "named"),
+    [
+        (COUNTER, "read(rank, 90)", "len(words)", True),
+        ("{word for words in texts for word in words}", "read(rank, 90)", "len(words) + 1", True),
+        (COUNTER, "read(rank, 90)", "num_words=1 + len(words)", True),
+        (COUNTER, "read(0, 90)", "len(words)", False),
+        (COUNTER, "read(rank, 90)", "64", False),
+        ("[word for words in texts for word in words]", "read(seed, 90)", "len(words)", False),
+    ],
+)
+def test_model_of_what_is_counted_in_the_data_of_each_rank(
+    counts: str, texts: str, size: str, named: bool, tmp_path: Path
+) -> None:
+    """Lists of one length, of other words; the look-alikes: the same data, and a size that is no count of it."""
+    message = "[1]: params[0] in this process with sizes [9, 8] appears not to match sizes of the same param in process"
+    way = [("main", 18), ("<module>", 19)]
+    found = said(tmp_path, VOCABULARY.format(counts, texts, size), f"{message} 0.", way)
+    assert (
+        "(line 17: `Vocabulary(texts)`), of data that may depend on the rank (line 16: " in (found.words or "")
+    ) == (named)
+    assert ("depend on the rank" in (found.words or "")) == named
+
+
 @pytest.mark.parametrize(
     ("imported", "before", "told"),
     [

@@ -8,6 +8,7 @@ from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import short, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.slicing.bindings import bindings_of
+from pytracer.analyze.evidence.slicing.by_content import content_source
 from pytracer.analyze.evidence.slicing.by_rank import size_source
 from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
 from pytracer.analyze.evidence.syntax.constants import is_none
@@ -81,13 +82,19 @@ def _cause_of_model(at: FailingLine) -> str | None:
     given = made.node if made is not None and isinstance(made.node, ast.Call) else None
     if made is None or given is None:
         return None
+    makes = f"`{short(source(given))}` ({at.place(made.spot, made.line)}) makes the model with"
     for item in passed_values(given):
         found = size_source(at.slice, item, made.spot)
         if found is not None:
-            return (
-                f"`{short(source(given))}` ({at.place(made.spot, made.line)}) makes the model with `{source(item)}`, "
-                f"which may depend on the rank ({at.place(found.spot, found.line)}: `{short(source(found.node))}`)"
-            )
+            by = f"({at.place(found.spot, found.line)}: `{short(source(found.node))}`)"
+            return f"{makes} `{source(item)}`, which may depend on the rank {by}"
+    for item in passed_values(given):
+        counted = content_source(at.slice, item, made.spot)
+        if counted is not None:
+            by = f"({at.place(counted.spot, counted.line)}: `{short(source(counted.call))}`)"
+            made_by = counted.counted
+            own = f"{at.place(made_by.spot, made_by.line)}: `{short(source(made_by.node))}`"
+            return f"{makes} `{source(item)}` ({own}), of data that may depend on the rank {by}"
     return None
 
 
