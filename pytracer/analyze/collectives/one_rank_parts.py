@@ -8,9 +8,10 @@ from collections.abc import Iterator, Sequence
 from pytracer._text import list_words
 from pytracer.analyze.collectives.ways import quoted
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
+from pytracer.analyze.evidence.syntax.names import last_name
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.ranks import rank_branch
-from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, withs_around
+from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, spans, withs_around
 from pytracer.analyze.naming import line_in
 from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.decode.types.snapshot import Snapshot
@@ -47,6 +48,21 @@ def called_there(snapshot: Snapshot, at: PythonFrame, inside: Sequence[PythonFra
     if tree is None or at.line is None or name is None:
         return None
     return name if any(called_name(item) == name for item in calls_on(tree, at.line)) else None
+
+
+def property_there(snapshot: Snapshot, at: PythonFrame, inside: Sequence[PythonFrame]) -> str | None:
+    """`trainer.metrics`: the property of the program that the line of a branch reads. As called_there()."""
+    tree, own = syntax_tree(snapshot, at), syntax_tree(snapshot, inside[0]) if inside else None
+    if tree is None or own is None or at.line is None or inside[0].line is None:
+        return None
+    scope = scope_of(own, inside[0].line)
+    if not isinstance(scope, ast.FunctionDef) or not any(
+        (last_name(item) or "").endswith("property") for item in scope.decorator_list
+    ):
+        return None
+    read = {ast.unparse(item) for item in own_nodes(scope_of(tree, at.line))
+            if isinstance(item, ast.Attribute) and item.attr == scope.name and spans(item, at.line)}  # fmt: skip
+    return read.pop() if len(read) == 1 else None
 
 
 def writing_lines(snapshot: Snapshot, branch: ast.If, at: PythonFrame, inside: Sequence[PythonFrame]) -> str | None:

@@ -15,9 +15,10 @@ from pytracer._text import list_words
 from pytracer.analyze.collectives.call_sites import stacks_of
 from pytracer.analyze.collectives.deciding_tests import SAME
 from pytracer.analyze.collectives.description import place_of
-from pytracer.analyze.collectives.one_rank_parts import called_there, writing_lines
+from pytracer.analyze.collectives.one_rank_parts import called_there, property_there, writing_lines
 from pytracer.analyze.collectives.rank_attributes import RankAttribute, rank_attribute
 from pytracer.analyze.collectives.rank_objects import held_values
+from pytracer.analyze.collectives.unready_results import unready_words
 from pytracer.analyze.collectives.ways import Side, way_to
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
@@ -175,7 +176,9 @@ def _led_words(way: Sequence[PythonFrame], branch: PythonFrame, call: Collective
     inner = way[way.index(branch) + 1 :] if branch in way else ()
     if len(inner) < 2:
         return ""
-    *through, last = [line_in(frame.file, frame.line or 0, branch.file) for frame in inner]
+    *through, last = dict.fromkeys(line_in(frame.file, frame.line or 0, branch.file) for frame in inner)
+    if not through:
+        return ""
     return f" (the {call.op} of {last}, by {list_words(through)})"
 
 
@@ -188,8 +191,12 @@ def _way_out(view: ProcessView, call: Collective, branch: RankBranch, op: str) -
     rest = writing_lines(snapshot, branch.test, branch.frame, inside) or _RESULT
     name = called_there(snapshot, branch.frame, inside)
     if name is None:
-        return branch.way_out(op, rest)
-    return f"call {name}() on all ranks, and keep only {rest} for one rank."
+        read = property_there(snapshot, branch.frame, inside)
+        if read is None:
+            return branch.way_out(op, rest)
+        return f"read `{read}`, a property that communicates, on all ranks, and keep only {rest} for one rank."
+    unready = unready_words(snapshot, inside[-1], branch.frame.file)
+    return f"call {name}() on all ranks, and keep only {rest} for one rank.{unready}"
 
 
 def rank_branch_of(view: ProcessView, frame: PythonFrame, pair: tuple[int, int]) -> RankBranch | None:
