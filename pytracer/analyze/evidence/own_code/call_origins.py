@@ -31,6 +31,20 @@ def native_calls_on(view: ProcessView, spot: Spot) -> list[ast.Call]:
     return [item for item in calls_on(spot.tree, spot.line) if isinstance(item.func, ast.Attribute)] if foreign else []
 
 
+def native_functions_on(view: ProcessView, spot: Spot) -> list[tuple[ast.Call, str]]:
+    """The same calls with what C calls the function; also by a variable: `loss(x)` after `loss = lib.softmax_loss`."""
+    native = native_calls_on(view, spot)
+    back = Slice(view.process.snapshot, program_frames(view))
+    found = []
+    for call in calls_on(spot.tree, spot.line) if own_frames(view) else ():
+        made = back.made(call.func, spot, calls=False).node
+        if isinstance(made, ast.Attribute) and made is not call.func:
+            found.append((call, made.attr))
+        elif call in native:
+            found.append((call, called_name(call) or ""))
+    return found
+
+
 def may_reach_call(view: ProcessView, tree: ast.Module, line: int) -> bool:
     """Of a line of a file of the program."""
     back = Slice(view.process.snapshot, program_frames(view))

@@ -18,7 +18,7 @@ from pytracer.analyze.behind import Place
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.lifetime.where_made import place_of
 from pytracer.analyze.evidence.own_code.c_text import closing, declared_name, split, without_comments
-from pytracer.analyze.evidence.own_code.call_origins import native_calls_on
+from pytracer.analyze.evidence.own_code.call_origins import native_functions_on
 from pytracer.analyze.evidence.own_code.own_allocations import sources_of
 from pytracer.analyze.evidence.own_code.own_libraries import own_libraries
 from pytracer.analyze.evidence.own_code.own_signature import definitions
@@ -123,14 +123,14 @@ def large_ids(view: ProcessView) -> LargeIds | None:
         return None
     arrays = PassedArrays(view)
     spot = arrays.back.spot(0)
-    nodes = native_calls_on(view, spot) if spot is not None else []
-    for text, place in sources_of(view, libraries) if nodes else ():
-        for node in nodes:
-            found = _in_source(view, arrays, node, spot, text) if spot is not None else None
+    calls = native_functions_on(view, spot) if spot is not None else []
+    for text, place in sources_of(view, libraries) if calls else ():
+        for node, name in calls:
+            found = _in_source(view, arrays, (node, name), spot, text) if spot is not None else None
             lines = [place(number) for number in found[2]] if found is not None else []
             if found is not None and lines[0] is not None and lines[1] is not None:
                 library = libraries.names[0] if len(libraries.names) == 1 else "the program's own library"
-                call = _Call(called_name(node) or "", library, place_of(view, frame.file, node.lineno))
+                call = _Call(name, library, place_of(view, frame.file, node.lineno))
                 return _of(view, call, found, (lines[0], lines[1]), text.splitlines()[found[2][0] - 1])
     return None
 
@@ -144,10 +144,11 @@ class _Call(msgspec.Struct, frozen=True):
 
 
 def _in_source(
-    view: ProcessView, arrays: PassedArrays, node: ast.Call, spot: Spot, text: str
+    view: ProcessView, arrays: PassedArrays, call: tuple[ast.Call, str], spot: Spot, text: str
 ) -> tuple[_AnyUse, _Found, tuple[int, int]] | None:
     """The first use that does not fit, with the lines of the source where the index and the block are."""
-    for made in definitions("", text.splitlines(), called_name(node) or ""):
+    node, name = call
+    for made in definitions("", text.splitlines(), name):
         names = tuple(declared_name(item) for item in split(made.parameters))
         uses: list[_AnyUse] = [*_uses(made.body, names), *row_uses(made.body, names)]
         for use in uses:
