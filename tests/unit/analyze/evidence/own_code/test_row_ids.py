@@ -56,12 +56,12 @@ def test_checked_ids_and_other_sizes_are_none(body: str) -> None:
     assert not [*row_uses(f"{HEAD}{body}", NAMES)]
 
 
-def test_report_names_the_write_and_that_the_last_row_ends_the_block(tmp_path: Path) -> None:
-    program = (
-        "def run(lib, labels, batch, classes, grad):\n    lib.loss(labels.ctypes.data, batch, classes, grad)\nrun(1)\n"
-    )
+@pytest.mark.parametrize("function", ["lib.loss", "call"])
+def test_report_names_the_write_and_that_the_last_row_ends_the_block(function: str, tmp_path: Path) -> None:
+    call = f"{function}(labels.ctypes.data, batch, classes, grad)"
+    program = f"call = lib.loss\ndef run(lib, labels, batch, classes, grad):\n    {call}\nrun(1)\n"
     view = native_view(
-        tmp_path, program, f"{HEAD}{MALLOC}{LABEL}{WRITE}}}\n", at="lib.loss", way=[("loss", "diff[")],
+        tmp_path, program, f"{HEAD}{MALLOC}{LABEL}{WRITE}}}\n", at="(labels.ctypes", way=[("loss", "diff[")],
         numbers={"batch": 250, "classes": 3}, arrays=[("labels", 0x7F00_0000_0000, "int64", (250,))],
     )  # fmt: skip
     (held,) = view.crash.arrays
