@@ -23,7 +23,7 @@ def view_of(folder: Path, **numbers: int) -> Any:
     held = tuple(HeldNumber(name, value, frame, 0) for name, value in numbers.items())
     crash = SimpleNamespace(python_stack=(frame,), registers={}, numbers=held, holders=(), arrays=())
     snapshot = SimpleNamespace(argv=(), created_wall_ns=time.time_ns() + 10**9, version=(1, 7), environment={})
-    return SimpleNamespace(crash=crash, process=SimpleNamespace(snapshot=snapshot))
+    return SimpleNamespace(crash=crash, process=SimpleNamespace(snapshot=snapshot), native_stack=())
 
 
 @pytest.fixture(autouse=True)
