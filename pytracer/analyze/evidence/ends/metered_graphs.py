@@ -71,11 +71,12 @@ def _told(made: Round, frame: PythonFrame, call: ast.Call, value: ast.expr, foun
     text = shortened(" ".join(ast.unparse(found.node).split()), _QUOTED)
     given = shortened(ast.unparse(value), _CALL)
     there = line_in(made.file, call.lineno, frame.file).quoted(shortened(ast.unparse(call), _QUOTED))
+    verb = "keeps" if isinstance(found.node, ast.Expr) else "adds up"  # append()
     return KeepingLine(
-        f"{place} adds up each `{given}` with its graph",
-        f"{capital(place)} (`{text}`, in {found.name}) adds up what {there} passes, with the graphs of all rounds: no "
+        f"{place} {verb} each `{given}` with its graph",
+        f"{capital(place)} (`{text}`, in {found.name}) {verb} what {there} passes, with the graphs of all rounds: no "
         f"backward() goes through them, so that they keep what line {frame.line} made in each. Pass numbers "
-        f"(`.item()`), or let {found.name}() take `.detach()` of what it adds.",
+        f"(`.item()`), or let {found.name}() take `.detach()` of what it is given.",
         endless=True,
     )
 

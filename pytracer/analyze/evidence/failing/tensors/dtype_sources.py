@@ -139,6 +139,10 @@ class _Ways:
             yield node.operand, spot
 
     def _bound(self, name: str, spot: Spot) -> Iterator[tuple[ast.AST, Spot]]:
+        made = self._at.slice.made(ast.Name(name, ast.Load()), spot, calls=False)  # also an element of a tuple
+        if made.through and not isinstance(made.node, ast.Name):
+            yield made.node, made.spot
+            return
         ways = reaching(spot.scope, name, spot.line) or frozenset()
         for line, value in lines_that_bind(spot.scope, name):
             if value is not None and (line in ways or not ways):

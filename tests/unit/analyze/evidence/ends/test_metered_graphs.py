@@ -75,7 +75,7 @@ def test_result_that_is_only_logged_keeps_its_graph(tmp_path: Path) -> None:
 def test_logger_that_hands_it_on_is_followed(tmp_path: Path) -> None:
     """By name, into a list of another class, of what a method of the loop returned."""
     kept = found(tmp_path, LOGGER)
-    assert kept is not None and "in Average.add" in kept.advice and "line 14" in kept.advice
+    assert kept is not None and "in Average.add) keeps what" in kept.advice and "line 14" in kept.advice
 
 
 def test_validation_without_no_grad_is_found(tmp_path: Path) -> None:

@@ -78,6 +78,29 @@ def words(folder: Path, source: str) -> tuple[str, str]:
     )
 
 
+PACKED = """def compress(t):
+    scale = t.abs().amax()
+    packed = (t / scale).to(torch.float16)
+    return packed, scale
+class Wire:
+    def carry(self, t):
+        packed, scale = compress(t)
+        return packed.mul(float(scale))
+wire = Wire()
+def update(shadow, value):
+    fresh = wire.carry(value)
+    shadow["w"].lerp_(fresh, 0.1)
+update({"w": torch.zeros(2)}, torch.ones(2))
+"""
+
+
+def test_element_of_a_returned_tuple_is_followed(tmp_path: Path) -> None:
+    """Through two functions."""
+    subject, advice = words(tmp_path, PACKED)
+    assert subject.endswith("`fresh` float16, as line 3 (`(t / scale).to(torch.float16)`) makes it float16")
+    assert "let compress() return the dtype that it is given" in advice
+
+
 @pytest.mark.parametrize("cast", ["bfloat16()", "to(torch.bfloat16)", "to(dtype=torch.bfloat16)"])
 def test_cast_in_a_helper_is_named(cast: str, tmp_path: Path) -> None:
     """Through what it returns, a loop and a reduction."""
