@@ -14,19 +14,20 @@ import msgspec
 from pytracer._text import capital, shortened
 from pytracer.analyze.evidence.ends.keeping_lines import KeepingLine, Round, rounds_of
 from pytracer.analyze.evidence.ends.summed_graphs import retains, stored_sum
+from pytracer.analyze.evidence.slicing.callers import calls_named
 from pytracer.analyze.evidence.slicing.calls import argument_of
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
 from pytracer.analyze.evidence.syntax.loops import LOOPS
 from pytracer.analyze.evidence.syntax.names import indexed, variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
-from pytracer.analyze.evidence.syntax.scopes import own_nodes, parameters, spans
+from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes, parameters, scope_of, spans
 from pytracer.analyze.naming import line_in
 from pytracer.decode.types.snapshot import Snapshot
 from pytracer.report.job import PythonFrame
 
 _QUOTED, _CALL = 60, 45
-_DEEPEST = 2
+_DEEPEST, _CALLERS = 2, 3
 # Of a tensor: one with the same graph behind it. Others give numbers, indices or copies without one.
 _WITH_GRAPH = frozenset(
     {"mean", "sum", "norm", "abs", "pow", "square", "sqrt", "exp", "log", "log10", "cpu", "to", "float", "double"}
@@ -53,7 +54,7 @@ def metered_graph(snapshot: Snapshot, frame: PythonFrame) -> KeepingLine | None:
     for made in rounds_of(files, frame.file, tree, frame.line):
         freed = _passed_back(made)
         logged = made.names - freed
-        if not isinstance(made.region, LOOPS) or not logged or _is_switched(made):
+        if not isinstance(made.region, LOOPS) or not logged or _is_switched(files, made):
             continue
         names = _with_aliases(made.region, logged)
         found = {
@@ -102,13 +103,31 @@ def _bound(item: ast.Assign | ast.AugAssign) -> set[str]:
     return {part.id for target in targets for part in nodes_of(target) if isinstance(part, ast.Name)}
 
 
-def _is_switched(made: Round) -> bool:
-    line = getattr(made.region, "lineno", 0)
-    around = [item for item in nodes_of(made.tree) if isinstance(item, ast.With) and spans(item, line)]
-    within = [item for item in nodes_of(made.region) if isinstance(item, ast.With)]
-    heads = [part.context_expr for item in (*around, *within) for part in item.items]
-    heads += getattr(made.scope, "decorator_list", [])
-    return any(word in ast.unparse(item) for item in heads for word in _SWITCHES)
+def _is_switched(files: dict[str, ast.Module], made: Round) -> bool:
+    """Whether gradients are switched off around the loop, in it, or by who calls its function."""
+    within = (part for item in nodes_of(made.region) if isinstance(item, ast.With) for part in item.items)
+    if any(_switches(part.context_expr) for part in within):
+        return True
+    return _is_below_switch(files, made.tree, made.scope, getattr(made.region, "lineno", 0), _CALLERS)
+
+
+def _is_below_switch(files: dict[str, ast.Module], tree: ast.Module, scope: Scope, line: int, depth: int) -> bool:
+    around = (part for item in own_nodes(scope) if isinstance(item, ast.With) and spans(item, line)
+              for part in item.items)  # fmt: skip
+    called = (item for item in own_nodes(scope) if isinstance(item, ast.Expr) and item.lineno < line)
+    decorators = getattr(scope, "decorator_list", [])
+    if any(map(_switches, (*(part.context_expr for part in around), *(item.value for item in called), *decorators))):
+        return True
+    name = getattr(scope, "name", None)
+    return depth > 0 and name is not None and any(
+        _is_below_switch(files, other, scope_of(other, call.lineno), call.lineno, depth - 1)
+        for _, other, call in calls_named(files, name)
+        if scope_of(other, call.lineno) is not scope
+    )  # fmt: skip
+
+
+def _switches(node: ast.expr) -> bool:
+    return any(word in ast.unparse(node) for word in _SWITCHES)
 
 
 def _with_aliases(region: ast.AST, names: frozenset[str]) -> frozenset[str]:
@@ -196,7 +215,6 @@ def _converts(method: ast.FunctionDef, names: frozenset[str]) -> bool:
         sets = isinstance(item, (ast.Assign, ast.AugAssign)) and _bound(item) & names
         if sets and not (isinstance(item, ast.Assign) and _carries(item.value, names)):
             return True
-    return any(word in ast.unparse(item) for item in method.decorator_list for word in _SWITCHES) or any(
-        isinstance(item, ast.With) and any(word in ast.unparse(item.items[0]) for word in _SWITCHES)
-        for item in own_nodes(method)
+    return any(map(_switches, method.decorator_list)) or any(
+        isinstance(item, ast.With) and _switches(item.items[0].context_expr) for item in own_nodes(method)
     )

@@ -100,6 +100,17 @@ def test_what_has_no_graph_left_is_not_blamed(first: str, term: str, logged: str
     assert found(tmp_path, METER.format(first=first, term=term, logged=logged)) is None
 
 
-def test_validation_without_graphs_is_not_blamed(tmp_path: Path) -> None:
-    """By its decorator."""
-    assert found(tmp_path, VALIDATE.format(decorator="@torch.no_grad()\n")) is None
+@pytest.mark.parametrize(
+    ("decorator", "caller"),
+    [
+        ("@torch.no_grad()\n", ""),
+        (
+            "",
+            "def test(*given):\n    with torch.inference_mode():\n        validate(*given)\n",
+        ),
+        ("", "def test(*given):\n    torch.set_grad_enabled(False)\n    validate(*given)\n"),
+    ],
+)
+def test_validation_without_graphs_is_not_blamed(decorator: str, caller: str, tmp_path: Path) -> None:
+    """By its decorator, or by who calls it."""
+    assert found(tmp_path, VALIDATE.format(decorator=decorator) + caller) is None
