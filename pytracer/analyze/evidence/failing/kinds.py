@@ -170,9 +170,10 @@ from pytracer.analyze.evidence.failing.usage.kinds import (
     unformatted,
     wrong_argument,
 )
-from pytracer.analyze.evidence.failing.usage.lookups import missing_attribute, missing_item, unexpected_keyword
+from pytracer.analyze.evidence.failing.usage.lookups import missing_attribute, unexpected_keyword
 from pytracer.analyze.evidence.failing.usage.lost_overrides import lost_override, lost_override_subject
 from pytracer.analyze.evidence.failing.usage.missing_forward import missing_forward
+from pytracer.analyze.evidence.failing.usage.missing_items import missing_item
 from pytracer.analyze.evidence.failing.usage.mixed_kinds import mixed_kinds
 from pytracer.analyze.evidence.failing.usage.nones import (
     item_subject,

@@ -15,7 +15,6 @@ from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.bindings import attribute_settings
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.guards import guards_of
-from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.reaching import places_that_bind
 from pytracer.analyze.evidence.syntax.scopes import all_parameters, class_named, definitions, qualified_name
@@ -23,9 +22,6 @@ from pytracer.analyze.evidence.syntax.scopes import all_parameters, class_named,
 _ATTRIBUTE = Pattern(r"'(?P<kind>[\w.]+)' object has no attribute '(?P<name>\w+)'")
 _MODULE = Pattern(r"^module '([\w.]+)' has no attribute '(\w+)'")
 _KEYWORD = Pattern(r"(?P<function>[\w.<>]+)\(\) got an unexpected keyword argument '(?P<name>\w+)'")
-_NO_ITEM = Pattern(
-    r" is not in (?:list|tuple|deque)$|^list\.(?:remove|index)\(x\): x not in list|not in (?:list|tuple)$"
-)
 _WRAPPERS = {"DistributedDataParallel": "module", "DataParallel": "module", "OptimizedModule": "_orig_mod"}
 _MOVES = ("to", "cuda", "cpu")
 _OF_MODULES = ("eval", "train", "parameters", "named_parameters", "forward", "state_dict", "load_state_dict", "modules")
@@ -325,30 +321,6 @@ def _declared(at: FailingLine, owner: ast.expr) -> str | None:
     return (
         f"where {outer.name} declares `{attribute}: {kind}` ({at.here(item.lineno)}){by}: make it there, by "
         f"`{kind}(**...)` of that part"
-    )
-
-
-def missing_item(at: FailingLine) -> str | None:
-    """`labels.index(name)` of a list, and `names.remove(x)`."""
-    call = at.only(ast.Call)
-    if at.kind != "ValueError" or not _NO_ITEM.search(at.message) or call is None or not at.own or not call.args:
-        return None
-    owner = call.func.value if isinstance(call.func, ast.Attribute) and call.func.attr in ("index", "remove") else None
-    name = variable(owner) if owner is not None else None
-    if owner is None or name is None:
-        return None
-    value = at.value(name)
-    made = at.made(owner)
-    inner = made is not None and made.line != at.line and not isinstance(made.node, (ast.Name, ast.Attribute))
-    where = f" ({at.shown(made)})" if inner and made is not None else at.came(name)
-    item = at.message.partition(" is not in ")[0]
-    what = f"`{source(call.args[0])}` is {item}" if item != at.message and item[:1] in "'\"-0123456789" else ""
-    has = f"`{name}`{where}{f', a {value},' if value is not None else ''} does not have"
-    lacks = f"{what}, which {has.replace(' does not have', ' lacks')}" if what else f"{has} `{source(call.args[0])}`"
-    if called_name(call) == "remove":
-        return f"{lacks}: it never had it, or it was removed before. Ask `in` first, or use a set and discard()."
-    return (
-        f"{lacks}: it was made from other data. Make it from all, or look for what is not in it before line {at.line}."
     )
 
 
