@@ -35,12 +35,12 @@ def refilled(loop: EndlessLoop, test: ast.expr) -> Reason | None:
         if takes is None:
             continue
         taken = _taken(loop, takes)
-        for puts in (item for item in calls if called_name(item) in _PUTS):
-            if taken is not None and _gives(puts, taken):
-                return _put_back(loop, _Refilled(name, takes, puts), taken)
-        puts = next((item for item in calls if called_name(item) in _PUTS), None)
-        if puts is not None and not _asks_for_members(loop):
-            return _more_of_it(_Refilled(name, takes, puts))
+        puts = [item for item in calls if called_name(item) in _PUTS]
+        back = next((item for item in puts if taken is not None and _gives(item, taken)), None)
+        if back is not None and taken is not None:
+            return _put_back(loop, _Refilled(name, takes, back), taken)
+        if puts and not _asks_for_members(loop):
+            return _more_of_it(_Refilled(name, takes, puts[0]))
     return None
 
 

@@ -24,6 +24,7 @@ from pytracer.analyze.naming import LineWords, line_in
 
 _PUT = ("put", "put_nowait")
 _TAKE = ("get", "get_nowait")
+_PLAIN = (ast.Call, ast.Name, ast.Attribute)
 _DEEPEST = 3  # queues, from the one that is joined to that which has the parts
 
 
@@ -118,14 +119,10 @@ def _floor(taker: Coroutine, count: ast.expr) -> ast.BinOp | None:
         value = bound[1] if bound is not None else None
     match value:
         case ast.Call(func=ast.Name(id="int"), args=[ast.BinOp(op=ast.Div()) as divided]):
-            value = divided
-        case ast.BinOp(op=ast.FloorDiv()):
-            pass
-        case _:
-            return None
-    return (
-        value if isinstance(value, ast.BinOp) and isinstance(value.left, (ast.Call, ast.Name, ast.Attribute)) else None
-    )
+            return divided if isinstance(divided.left, _PLAIN) else None
+        case ast.BinOp(op=ast.FloorDiv(), left=left) as whole if isinstance(left, _PLAIN):
+            return whole
+    return None
 
 
 def _parts_of(

@@ -19,7 +19,6 @@ _NO_ITEM = Pattern(
     r" is not in (?:list|tuple|deque)$|^list\.(?:remove|index)\(x\): x not in list|not in (?:list|tuple)$"
 )
 _LOOKS = ("index", "remove")
-_OF_ITEMS = ("items", "values")
 
 
 def missing_item(at: FailingLine) -> str | None:
@@ -68,8 +67,10 @@ def _held_by(at: FailingLine, name: str) -> ast.expr | None:
     """`self.vocabularies` of `for key, name in self.vocabularies.items()` around the line."""
     for target, items in _loops(at):
         if name in bare_names(target):
-            inner = items.func.value if isinstance(items, ast.Call) and isinstance(items.func, ast.Attribute) else None
-            return inner if inner is not None and called_name(items) in _OF_ITEMS else None  # type: ignore[arg-type]
+            match items:
+                case ast.Call(func=ast.Attribute(value=held, attr="items" | "values")):
+                    return held
+            return None
     return None
 
 
