@@ -69,10 +69,35 @@ def _of_class(file: str, owner: ast.ClassDef) -> Iterator[EndlessState]:
         method = methods.get(name)
         if method is None or any(isinstance(item, _BRANCHES) for item in own_nodes(method)):
             continue
-        for call in own_nodes(method):
+        for call in _kept(method):
             if isinstance(call, ast.Call) and (_is_new(call, owner.name) or _is_own(call, makers)):
                 text = shortened(ast.unparse(call), _QUOTED)
                 yield EndlessState(file, call.lineno, text, owner.name, name)
+
+
+def _kept(method: ast.FunctionDef) -> Iterator[ast.AST]:
+    """What is returned, or put into what is: an object that it only compares with, or asks, is in no state."""
+    for item in own_nodes(method):
+        into = isinstance(item, ast.Assign) and isinstance(item.targets[0], ast.Subscript)
+        values = [item.value] if isinstance(item, ast.Return) or into else []  # type: ignore[attr-defined]
+        if isinstance(item, ast.Call) and called_name(item) in ("update", "setdefault"):
+            values += [*item.args, *(one.value for one in item.keywords)]
+        for value in values:
+            yield from _held(value)
+
+
+def _held(value: ast.AST | None) -> Iterator[ast.AST]:
+    """The parts of a tuple, list or dict, and what dict() and the like are given."""
+    if value is None:
+        return
+    yield value
+    parts = [*getattr(value, "elts", ()), *getattr(value, "values", ())] if not isinstance(value, ast.Call) else []
+    if isinstance(value, ast.Call) and called_name(value) in ("dict", "tuple", "list"):
+        parts = [*value.args, *(one.value for one in value.keywords)]
+    if isinstance(value, ast.BinOp):  # `self.__dict__ | {"after": self.after()}`
+        parts = [value.left, value.right]
+    for part in parts:
+        yield from _held(part)
 
 
 def _returns_new(method: ast.FunctionDef, owner: str) -> bool:

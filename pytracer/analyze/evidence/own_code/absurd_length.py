@@ -44,6 +44,7 @@ _NAME = Pattern(r"^[A-Za-z_]\w*$")
 _DIFFERENCE = Pattern(r"^(?P<later>[^-]+?)\s*-\s*(?P<former>[^-]+)$")
 _ELEMENT = Pattern(r"^(?P<array>[A-Za-z_][\w.>-]*)\s*\[(?P<index>[^\[\]]*)\]$")
 _CAST = Pattern(r"^\(\s*(?:\w+_t|(?:unsigned\s+)?(?:int|long)(?:\s+long)?)\s*\)\s*|^static_cast\s*<[\w: ]+>\s*")
+_PRODUCT = Pattern(r"^[^-+/%&|^<?\[]*(?:->[^-+/%&|^<?\[]*)*$")
 _MOST, _QUOTED = 24, 60
 
 
@@ -193,7 +194,10 @@ def _negative(view: ProcessView, number: int, length: str) -> NegativeNumber | N
     if body is None:
         return None
     arrays = PassedArrays(view)
-    for name in dict.fromkeys((length, *re.findall(r"(?<![\w.>])[A-Za-z_]\w*\b(?!\s*(?:->|\.|\())", length))):
+    factors = _PRODUCT.match(length) is not None  # of a sum a part may be below 0, and the sum is not
+    for name in dict.fromkeys(
+        (length, *re.findall(r"(?<![\w.>])[A-Za-z_]\w*\b(?!\s*(?:->|\.|\())", length if factors else ""))
+    ):
         value, text = evaluated(name, body, arrays), resolved(name, body)[-1].text
         given = (*given_for(name, body, arrays),)
         if value is not None and value < 0 and given:

@@ -68,6 +68,8 @@ def circle(view: ProcessView, cycle: StackCycle | None) -> Circle | None:
     if given is None or len(given) != len(names) or frame is None:
         return None
     source, before = own_source(frame), _before(function, lines, number)
+    if sum(text != name for text, name in zip(given, names, strict=True)) != 1:
+        return None  # a number that is counted may end it: no circle is needed for so many calls
     arrays = PassedArrays(view)
     for place, name in enumerate(names):
         found = [item for item in _set_from(given, names, before) if _follows(item, name, names)]

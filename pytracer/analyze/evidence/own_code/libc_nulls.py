@@ -32,7 +32,8 @@ def changed_folder(view: ProcessView) -> str:
     file, call = calls[0]
     place, text = place_of(view, file, call.lineno), shortened(ast.unparse(call), _QUOTED)
     return (
-        f" A relative path is looked up in the folder that {place} (`{text}`) changes to: make it absolute before that."
+        f" Where {place} (`{text}`) ran before, a relative path is looked up in that folder: make the path absolute "
+        "above that line."
     )
 
 

@@ -7,9 +7,10 @@ container still holds it: the interpreter then dies in a destructor or in the ga
 
 from __future__ import annotations
 
+import ast
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
@@ -23,6 +24,7 @@ from pytracer.analyze.evidence.own_code.own_libraries import is_own_path
 from pytracer.analyze.evidence.own_code.source_files import sources_beside
 from pytracer.analyze.evidence.slicing.callers import calls_named
 from pytracer.analyze.evidence.slicing.files import program_files
+from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.view import ProcessView
 
 _LENDS = (
@@ -32,7 +34,7 @@ _LENDS = (
 _CAST = r"(?:\(\s*\w+\s*\*\s*\)\s*)?"
 _KEPT = Pattern(r"\b(?P<name>[A-Za-z_]\w*)\s*=\s*" + _CAST + _LENDS)
 _RETURNED = Pattern(r"\breturn\s+" + _CAST + _LENDS)
-_TAKES = r"\bPy_X?INCREF\s*\(\s*{0}\s*\)|\bPy_X?NewRef\s*\(\s*{0}\s*\)"
+_TAKES = r"\w*(?i:incref|newref|increment|retain|borrow)\w*\s*[(<][^;]*\b{0}\b"  # with a cast, by a macro of its own
 _GIVES = r"\b(?P<gives>Py_X?DECREF|Py_CLEAR)\s*\(\s*{0}\s*\)|\breturn\s+{0}\s*;"
 _SET = r"\b{0}\s*=(?!=)\s*(?P<value>[^;]*)"
 _ENDS = Pattern(r"_dealloc\b|^_Py_Dealloc|^_PyTrash|^gc_collect|^visit_(?:decref|reachable)|^subtract_refs|^deduce_unr")
@@ -84,6 +86,8 @@ def lost_reference(view: ProcessView) -> LostReference | None:
             text = without_comments("\n".join(lines))
             for at, function, lender, name, how in _lost(text):
                 calls = tuple(place_of(view, one, call.lineno) for one, _, call in calls_named(files, function))
+                if calls and _is_of_python(files, function) and not _is_method(text, function):
+                    continue
                 if calls or _is_method(text, function):  # others of its own C may know that it lends
                     place = f"{os.path.basename(file)}:{text.count(chr(10), 0, at) + 1}"
                     found[place] = LostReference(function, lender, name, how, place, calls)
@@ -108,6 +112,15 @@ def _lost(text: str) -> Iterator[tuple[int, str, str, str, str | None]]:
         gives = re.compile(_GIVES.format(name)).search(text, match.end(), end)
         if is_lent and gives is not None and re.search(_TAKES.format(name), body) is None:
             yield gives.start(), around.name, match["lender"], match["name"], gives["gives"]
+
+
+def _is_of_python(files: Mapping[str, ast.Module], name: str) -> bool:
+    """Whether the program has a function or method of that name: its calls are of that one."""
+    return any(
+        isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef)) and item.name == name
+        for tree in files.values()
+        for item in nodes_of(tree)
+    )
 
 
 def _is_method(text: str, function: str) -> bool:

@@ -13,6 +13,7 @@ from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import Scope, parameters
 
 _NARROW = frozenset({"c_int", "c_uint", "c_int32", "c_uint32", "c_long32"})
+_TAKES_ADDRESS = frozenset({"cast", "from_address", "c_void_p", "string_at", "memoryview_at"})
 _PROTOTYPES = frozenset({"CFUNCTYPE", "PYFUNCTYPE", "WINFUNCTYPE"})
 
 
@@ -33,7 +34,7 @@ def narrow_callback(files: Mapping[str, ast.Module], scope: Scope, line: int) ->
     if not isinstance(scope, (ast.FunctionDef, ast.AsyncFunctionDef)):
         return None
     names = [item for item in parameters(scope) if item not in ("self", "cls")]
-    used = {item.id for item in nodes_of(scope) if isinstance(item, ast.Name) and item.lineno == line}
+    used = {item.id for item in _addresses(scope) if isinstance(item, ast.Name) and item.lineno == line}
     for file, prototype, call in _prototypes(files):
         if not any(_is_given(tree, prototype, scope.name) for tree in files.values()):
             continue
@@ -41,6 +42,13 @@ def narrow_callback(files: Mapping[str, ast.Module], scope: Scope, line: int) ->
             if name in used and last_name(kind) in _NARROW:
                 return NarrowCallback(name, scope.name, prototype, ast.unparse(kind), place, file, call.lineno)
     return None
+
+
+def _addresses(scope: Scope) -> Iterator[ast.AST]:
+    """What a call takes for an address: `p` of `cast(p, ...)` and `(c_float * n).from_address(p)`, not the length."""
+    for call in nodes_of(scope):
+        if isinstance(call, ast.Call) and call.args and called_name(call) in _TAKES_ADDRESS:
+            yield from nodes_of(call.args[0])
 
 
 def _prototypes(files: Mapping[str, ast.Module]) -> Iterator[tuple[str, str, ast.Call]]:

@@ -8,7 +8,14 @@ import msgspec
 
 from pytracer._patterns import Pattern
 from pytracer._text import shortened
-from pytracer.analyze.evidence.own_code.c_text import closing, function_around, split, without_comments
+from pytracer.analyze.evidence.own_code.c_text import (
+    Function,
+    closing,
+    declared_name,
+    function_around,
+    split,
+    without_comments,
+)
 from pytracer.analyze.evidence.own_code.native_bounds import running_frame
 from pytracer.analyze.evidence.own_code.native_source import own_source
 from pytracer.analyze.naming import LineWords, line_in
@@ -16,7 +23,10 @@ from pytracer.analyze.view import ProcessView
 
 _MAPS = Pattern(r"\bmmap(?:64)?\s*\(")
 _MEASURES = Pattern(
-    r"\bst_size\b|\blseek(?:64)?\s*\(|\bftello?\s*\(|\bfile_size\s*\(|\bstatx?\s*\(|\bftruncate(?:64)?\s*\("
+    r"\bst_size\b|\blseek(?:64)?\s*\(|\bftello?\s*\(|\btellg\s*\(|\bstatx?\s*\("
+    r"|\b(?:f|posix_f)(?:truncate|allocate)(?:64)?\s*\("
+    # and a function of another file that is named so
+    r"|(?<![.>])\b(?!sizeof|size_t)(?:\w*_)?(?:size|length|len|bytes)(?:_of|_\w+)?\s*\("
 )
 _LENGTH, _QUOTED = 1, 60
 
@@ -37,6 +47,15 @@ class NativeMap(msgspec.Struct, frozen=True):
         )
 
 
+def _is_given(around: Function, length: str) -> bool:
+    """Whether a part of a length is a parameter by itself: `n`, not `head->rows`."""
+    return any(
+        re.search(rf"(?<![\w.>]){re.escape(name)}\b(?!\s*(?:->|\[|\.))", length)
+        for name in map(declared_name, around.parameters)
+        if name
+    )
+
+
 def native_map(view: ProcessView) -> NativeMap | None:
     """The only call of mmap() in the source of the function that died; None where that measures the file."""
     frame = running_frame(view)
@@ -54,5 +73,7 @@ def native_map(view: ProcessView) -> NativeMap | None:
     if len(given) <= _LENGTH:
         return None
     line = text.count("\n", 0, calls[0].start()) + 1
+    if _is_given(around, given[_LENGTH]):
+        return None  # by a caller, who may have asked
     length = shortened(re.sub(r"\s+", " ", given[_LENGTH]).strip(), _QUOTED)
     return NativeMap(line_in(source[0].file, line, None), around.name, length)

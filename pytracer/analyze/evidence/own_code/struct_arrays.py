@@ -232,7 +232,7 @@ class _Search:
             counter.name if counter is not None else None,
             follows,
             counter is not None
-            and (is_compared(body, counter.name) or _has_test(self._text, counter.name, size, count)),
+            and (is_compared(body, counter.name) or has_test(self._text, counter.name, size, count)),
             number,
             number is not None and _is_in_memory(self._view, index, whole),
             counter is not None and _is_set(self._text, counter.name),
@@ -270,7 +270,7 @@ def is_compared(body: str, name: str) -> bool:
     return re.search(rf"\b{name}\s*(?:[+-]\s*\w+)?{how}|[\w)]{how}[^;{{]*\b{name}\b", body) is not None
 
 
-def _has_test(text: str, name: str, size: str, count: int) -> bool:
+def has_test(text: str, name: str, size: str, count: int) -> bool:
     """Whether another function compares it with the size of the array: `return w->used >= MAX_POINTS;`."""
     how, limit = r"\s*(?:[<>]=?|[!=]=)\s*", rf"\b(?:{size}|{count})\b"
     return re.search(rf"\b{name}\s*(?:[+-]\s*\w+)?{how}{limit}|{limit}{how}[\w>.-]*\b{name}\b", text) is not None

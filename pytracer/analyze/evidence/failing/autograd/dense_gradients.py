@@ -19,6 +19,8 @@ def dense_gradients(at: FailingLine) -> str | None:
     """Where none of the tables that its files make is sparse."""
     if _DENSE not in at.message:
         return None
+    if any(isinstance(item, ast.keyword) and _is_sparse(item) for tree in at.files.values() for item in nodes_of(tree)):
+        return None  # one of them is, as that of from_pretrained()
     tables = [
         (file, item)
         for file, tree in at.files.items()
@@ -32,6 +34,10 @@ def dense_gradients(at: FailingLine) -> str | None:
         f"None of the program's embeddings ({lines}) has sparse=True, so that their gradients are dense: set it there, "
         "and give SparseAdam only their parameters (all others to a second optimizer), or take Adam for all."
     )
+
+
+def _is_sparse(given: ast.keyword) -> bool:
+    return given.arg == "sparse" and not (isinstance(given.value, ast.Constant) and given.value.value is False)
 
 
 def _may_be_sparse(call: ast.Call) -> bool:

@@ -75,8 +75,8 @@ def copied_result(at: FailingLine) -> str | None:
 
 def _normed(at: FailingLine, name: str) -> str | None:
     """`weight_norm(nn.Conv1d(...))` of torch.nn.utils itself, whose hook sets the weight before each forward."""
-    if name != "weight":
-        return None
+    if name != "weight" or any(_prunes(item) for tree in at.files.values() for item in nodes_of(tree)):
+        return None  # pruning sets it so, too
     calls = [
         (file, item)
         for file, tree in at.files.items()
@@ -87,6 +87,10 @@ def _normed(at: FailingLine, name: str) -> str | None:
         return None
     file, call = calls[0]
     return f"{called_name(call)}() ({at.in_file(file, call.lineno)})"
+
+
+def _prunes(item: ast.AST) -> bool:
+    return isinstance(item, (ast.Name, ast.Attribute)) and "prune" in ast.unparse(item)
 
 
 def copied_subject(at: FailingLine) -> str | None:

@@ -54,13 +54,26 @@ def _idle_switch(at: FailingLine) -> str | None:
             call = item.value if isinstance(item, ast.Expr) else None
             if spot is None or not isinstance(call, ast.Call) or call.args or call.lineno >= spot.line:
                 continue
-            if called_name(call) in ("no_grad", "inference_mode"):
+            if called_name(call) in ("no_grad", "inference_mode") and _is_of_torch(at, call):
+                if any(
+                    isinstance(part, ast.Call) and called_name(part) == "backward" for part in own_nodes(spot.scope)
+                ):
+                    return None  # what follows is trained
                 text = source(call)
                 return (
                     f"{capital(at.place(spot, call.lineno))} (`{text}`) alone has no effect: write `with {text}:` "
                     "there, with what follows below it"
                 )
     return None
+
+
+def _is_of_torch(at: FailingLine, call: ast.Call) -> bool:
+    """Not a method or function of the program's own that has the name."""
+    name = called_name(call)
+    owned = any(
+        isinstance(item, ast.FunctionDef) and item.name == name for tree in at.trees.values() for item in nodes_of(tree)
+    )
+    return not owned and not source(call.func).startswith("self.")
 
 
 def _changed_leaf(at: FailingLine) -> str | None:

@@ -47,9 +47,20 @@ def own_parameter(tree: ast.Module, item: ast.AST) -> str | None:
         target = target.value
     if not isinstance(target, (ast.Name, ast.Attribute)):
         return None
-    made = [ast.unparse(value.func) for value in first_values(tree, target) if isinstance(value, ast.Call)]
-    whole = isinstance(target, ast.Attribute) and target.attr in ("weight", "bias")
-    return ast.unparse(target) if whole or any(text.endswith("Parameter") for text in made) else None
+    values = first_values(tree, target)
+    made = [ast.unparse(value.func) for value in values if isinstance(value, ast.Call)]
+    known = any(text.endswith("Parameter") for text in made) or (not values and _is_of_layer(tree, target))
+    return ast.unparse(target) if known else None
+
+
+def _is_of_layer(tree: ast.Module, target: ast.Name | ast.Attribute) -> bool:
+    """`self.head.weight`, where nothing says that what has it is no layer: `batch.weight` may be anything."""
+    if not isinstance(target, ast.Attribute) or target.attr not in ("weight", "bias"):
+        return False
+    values = first_values(tree, target.value)
+    if not values:
+        return not isinstance(target.value, ast.Name)
+    return all(isinstance(value, ast.Call) and (called_name(value) or "")[:1].isupper() for value in values)
 
 
 def module_of(tree: ast.Module, item: ast.AST) -> str | None:

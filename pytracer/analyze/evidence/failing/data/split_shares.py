@@ -27,12 +27,18 @@ def split_shares(at: FailingLine) -> str | None:
         return None
     total = sum(known)
     return (
-        f"The shares `{source(given)}` ({' + '.join(f'{share:g}' for share in known)}) add up to {total:g}, and not to "
-        f"1, so that they count as numbers of samples: {_mend(total)}."
+        f"The shares `{source(given)}` ({' + '.join(f'{share:g}' for share in known)}) add up to {_shown(total)}, and "
+        f"not to 1, so that they count as numbers of samples: {_mend(total)}."
     )
 
 
+def _shown(total: float) -> str:
+    return f"{total:g}" if not math.isclose(total, 1) else repr(total)
+
+
 def _mend(total: float) -> str:
-    if total > 1 and not math.isclose(total, 1):
+    if math.isclose(total, 1):  # floats that round up: torch refuses any sum above 1
+        return "pass numbers of samples, the last of them what is left of the length"
+    if total > 1:
         return "make them smaller"
     return f"add the rest as another part ({1 - total:.3g}, which need not be used), or make one larger"

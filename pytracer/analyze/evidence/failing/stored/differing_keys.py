@@ -145,8 +145,8 @@ def _moved(model: str, missing: Keys, unexpected: Keys) -> str | None:
         return None
     for step in (1, -1, 2, -2):
         moved = [_moved_key(key, missing, step) for key in unexpected]
-        if {*moved} != {*missing}:
-            continue
+        if {*moved} != {*missing} or (abs(step) > 1 and len({key.rpartition(".")[0] for key in unexpected}) == 1):
+            continue  # of one layer alone: its neighbours may have moved by one, and have names of both
         how, put = ("higher", "put") if step > 0 else ("lower", "taken away")
         return (
             f"The checkpoint's `{unexpected[0]}`{unexpected.others} have a number in {model} that is {abs(step)} {how} "

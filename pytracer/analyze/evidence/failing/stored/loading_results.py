@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import ast
 
+from pytracer._patterns import Pattern
 from pytracer._text import capital
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.calls import called_name
 
 _RESULT = "'_IncompatibleKeys' object"
+_OF_RESULT = Pattern(r"has no attribute '\w*(?:miss|unexp|key|error|mismatch)")  # asked of the result itself
 
 
 def loading_result(at: FailingLine) -> str | None:
     """`model = model.load_state_dict(state)`."""
-    if not at.message.startswith(_RESULT):
+    if not at.message.startswith(_RESULT) or _OF_RESULT.search(at.message):
         return None
     found = [made for name in at.names if (made := at.made(name)) is not None and _loads(made.node)]
     if len(found) != 1 or not isinstance(found[0].node, ast.Call):

@@ -36,9 +36,9 @@ def _removed_folder(at: FailingLine) -> str | None:
     call, spot, part = found
     line = at.place(spot, call.lineno)
     return (
-        f"The folder {part!r} is gone, and {line} (`{short(ast.unparse(call))}`) removes such folders: see whether it "
-        f"had removed this one (print what it is given). Leave out there what line {at.line} still reads, such as the "
-        "best checkpoint, or copy that to a folder of its own."
+        f"The folder {part!r} is not there, and {line} (`{short(ast.unparse(call))}`) removes such folders: see "
+        "whether it had removed this one (print what it is given). Leave out there what line "
+        f"{at.line} still reads, such as the best checkpoint, or copy that to a folder of its own."
     )
 
 
@@ -48,7 +48,7 @@ def _folder_subject(at: FailingLine) -> str | None:
         return None
     call, spot, part = found
     line = at.place(spot, call.lineno)
-    return f"the folder {part!r} is gone, and {line} (`{short(ast.unparse(call))}`) removes such folders"
+    return f"the folder {part!r} is not there, and {line} (`{short(ast.unparse(call))}`) removes such folders"
 
 
 def _removal(at: FailingLine) -> tuple[ast.Call, Spot, str] | None:

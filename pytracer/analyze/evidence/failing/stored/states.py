@@ -15,6 +15,7 @@ from pytracer.analyze.evidence.failing.stored.opened import opened
 from pytracer.analyze.evidence.failing.stored.saved_keys import other_keys
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
+from pytracer.analyze.evidence.syntax.scopes import scope_of
 
 _MISMATCH = Pattern(
     r"size mismatch for ([\w.]+): copying a param with shape torch\.Size\((\[[\d, ]*\])\) from checkpoint, "
@@ -80,7 +81,7 @@ def _added_groups(at: FailingLine) -> str | None:
         for item in nodes_of(tree)
         if isinstance(item, ast.Call) and called_name(item) == "add_param_group"
     ]
-    if len(calls) != 1:
+    if len(calls) != 1 or _is_of_other(at, calls[0][0], calls[0][1]):
         return None
     file, call = calls[0]
     place = f"{at.in_file(file, call.lineno)} (`{source(call)}`)"
@@ -88,6 +89,25 @@ def _added_groups(at: FailingLine) -> str | None:
         f"{place} adds one while the program runs. Where it had run before the state was saved, run it again before "
         f"line {at.line}."
     )
+
+
+def _is_of_other(at: FailingLine, file: str, adds: ast.Call) -> bool:
+    """Whether it may be another optimizer's, as the program has several: the names differ, where both are of one."""
+    load = at.only(ast.Call)
+    own, other = (
+        source(item.func.value) if item is not None and isinstance(item.func, ast.Attribute) else None
+        for item in (load, adds)
+    )
+    loaded = {
+        source(item.func.value)
+        for tree in at.files.values()
+        for item in nodes_of(tree)
+        if isinstance(item, ast.Call)
+        and isinstance(item.func, ast.Attribute)
+        and item.func.attr in ("step", "load_state_dict")
+    }
+    same = file == at.frame.file and scope_of(at.tree, adds.lineno) is at.scope
+    return own != other and (same or other in loaded)
 
 
 def _which_part(at: FailingLine, saved: int, own: int) -> str:

@@ -63,9 +63,10 @@ def _one_channel(at: FailingLine) -> str | None:
     if given is None or shape is None or len(shape.sizes) != 4 or shape.sizes[1] != 1 or shape.sizes[3] in (1, 3):
         return None
     sizes = ", ".join(map(str, (shape.sizes[0], *shape.sizes[2:])))
+    kind = ".long()" if isinstance(given, ast.Name) and "float" in (at.value(given) or "") else ""
     return (
         f"The target `{names[0]}` {shape.words}{at.came(names[0])} has a channel, and cross entropy takes class "
-        f"numbers without one, [{sizes}] here: pass `{source(given)}.squeeze(1)`."
+        f"numbers without one, [{sizes}] here: pass `{source(given)}.squeeze(1){kind}`."
     )
 
 

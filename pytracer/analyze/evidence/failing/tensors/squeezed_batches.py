@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 
+from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 
+_REDUCED = Pattern(r"(?i)loss|criterion|entropy|\b(?:sum|mean|max|min|item|norm|numel|std|var)\(")
 _NO_DIMENSION = "invalid index of a 0-dim tensor"
 
 
@@ -23,8 +25,8 @@ def squeezed_batch(at: FailingLine) -> str | None:
             continue
         call = made.node
         if isinstance(call, ast.Call) and called_name(call) == "squeeze" and isinstance(call.func, ast.Attribute):
-            if call.keywords or len(call.args) > (source(call.func.value) == "torch"):
-                continue
+            if call.keywords or len(call.args) > (source(call.func.value) == "torch") or _REDUCED.search(source(call)):
+                continue  # of one number, it takes nothing away
             return (
                 f"`{source(item.value)}` ({at.shown(made)}) has no dimension left: squeeze() takes away every one of "
                 "size 1, that of the batch, too, where it has one sample, as the last one of an epoch can. Name the "

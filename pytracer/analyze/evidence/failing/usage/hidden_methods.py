@@ -64,22 +64,32 @@ def _property(at: FailingLine, kind: str) -> str | None:
     call = at.only(ast.Call)
     if not at.own or call is None or call.args or call.keywords or not isinstance(call.func, ast.Attribute):
         return None
-    name = call.func.attr
+    name, of = call.func.attr, _class_of(at, call.func.value)
     found = [
         (file, owner, item)
         for file, tree in at.files.items()
         for owner in nodes_of(tree)
-        if isinstance(owner, ast.ClassDef)
+        if isinstance(owner, ast.ClassDef) and owner.name == of
         for item in owner.body
         if isinstance(item, ast.FunctionDef) and item.name == name
     ]
-    if len(found) != 1 or not any("property" in ast.unparse(by) for by in found[0][2].decorator_list):
+    if of is None or len(found) != 1 or not any("property" in ast.unparse(by) for by in found[0][2].decorator_list):
         return None
     file, owner, method = found[0]
     return (
         f"`{name}` is a property of {owner.name} ({at.in_file(file, method.lineno)}), so that `{source(call.func)}` is "
         f"its value already, a {kind}, and line {at.line} calls that: leave the parentheses out there."
     )
+
+
+def _class_of(at: FailingLine, owner: ast.expr) -> str | None:
+    """The class of `self`, or that which made a variable: an array of NumPy has a `size`, too."""
+    if isinstance(owner, ast.Name) and owner.id == "self":
+        around = class_around(at.tree, at.scope)
+        return around.name if around is not None else None
+    made = at.made(owner)
+    node = made.node if made is not None else owner
+    return called_name(node) if isinstance(node, ast.Call) else None
 
 
 def _replaced(at: FailingLine) -> str | None:

@@ -26,16 +26,7 @@ _NO_CHECKS = "No inf checks were recorded for this optimizer"
 _TOO_EARLY = Pattern(r"cannot assign (?:module|parameters?|buffers?) before Module\.__init__\(\) call")
 _NO_GRAPH = Pattern(r"\b(?:no_grad|inference_mode)\b|set_grad_enabled\(False")
 _LISTED = ("parameters", "named_parameters")
-_WRAPS = (
-    "DataParallel",
-    "DistributedDataParallel",
-    "DDP",
-    "FullyShardedDataParallel",
-    "FSDP",
-    "compile",
-    "train",
-    "eval",
-)
+_SIZES = Pattern(r"features|channels|dim|size|num|width|shape")
 _MOVES = ("to", "cuda", "cpu", "float", "double", "half", "type")
 
 
@@ -126,9 +117,10 @@ def _another_model(at: FailingLine) -> str | None:
     later = [
         (line, value)
         for line, value in lines_that_bind(made.spot.scope, name)
-        if line > made.line and isinstance(value, ast.Call) and called_name(value) not in (*_MOVES, *_WRAPS)
+        if made.spot.scope is not at.scope or line < at.line
+        if line > made.line and isinstance(value, ast.Call)
     ]
-    if len(later) != 1:
+    if len(later) != 1 or not _makes_anew(at, later[0][1], name):
         return None
     line, value = later[0]
     return (
@@ -136,6 +128,44 @@ def _another_model(at: FailingLine) -> str | None:
         "the optimizer its parameters, so that it still has those of the model before. Make the optimizer again there "
         "(and the schedule)."
     )
+
+
+def _makes_anew(at: FailingLine, value: ast.Call, name: str) -> bool:
+    """Whether a call gives other parameters: a wrapper, and a helper that returns what it is given, keep these."""
+    if called_name(value) == "deepcopy":
+        return True
+    if source(value.func).startswith("self."):
+        return False  # it may read the model there
+    if name not in {variable(item) for item in nodes_of(value) if isinstance(item, (ast.Name, ast.Attribute))}:
+        return True
+    own = [
+        item
+        for tree in at.files.values()
+        for item in nodes_of(tree)
+        if isinstance(item, ast.FunctionDef) and item.name == called_name(value)
+    ]
+    given = {item.arg for item in own[0].args.args} if len(own) == 1 else set[str]()
+    returns = [item.value for item in own_nodes(own[0]) if isinstance(item, ast.Return)] if len(own) == 1 else []
+    made = [_returned(own[0], item) for item in returns]
+    return bool(made) and all(isinstance(item, ast.Call) and not given & _held_names(item) for item in made)
+
+
+def _held_names(call: ast.Call) -> set[str]:
+    """What a call is given, but for sizes: `net` of `Wrap(net)`, not of `nn.Linear(net.in_features, 2)`."""
+    sizes = {
+        id(item.value)
+        for item in nodes_of(call)
+        if isinstance(item, ast.Attribute) and _SIZES.search(item.attr) is not None
+    }
+    return {item.id for item in nodes_of(call) if isinstance(item, ast.Name) and id(item) not in sizes}
+
+
+def _returned(function: ast.FunctionDef, value: ast.AST | None) -> ast.AST | None:
+    """What a returned name was set to, where one line sets it."""
+    if not isinstance(value, ast.Name):
+        return value
+    bound = [item for _, item in lines_that_bind(function, value.id)]
+    return bound[0] if len(bound) == 1 and value.id not in {item.arg for item in function.args.args} else None
 
 
 def _before_init(at: FailingLine) -> str | None:

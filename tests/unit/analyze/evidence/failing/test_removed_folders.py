@@ -50,8 +50,8 @@ def said(folder: Path, name: str = "checkpoint", remove: str = REMOVES, load: st
 def test_rotation_of_checkpoints_that_took_the_best_one_is_named(tmp_path: Path) -> None:
     """Found by a twin: the line that removed the folder was the last of four guesses, without its number."""
     found = said(tmp_path)
-    removes = "the folder 'checkpoint-10' is gone, and line 8 (`shutil.rmtree(self.kept.pop(0))`) removes such folders"
-    assert found.subject == removes
+    removes = "the folder 'checkpoint-10' is not there, and line 8 (`shutil.rmtree(self.kept.pop(0))`) removes such"
+    assert found.subject == f"{removes} folders"
     assert "Leave out there what line 10 still reads, such as the best checkpoint" in (found.words or "")
 
 

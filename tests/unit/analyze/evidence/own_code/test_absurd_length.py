@@ -143,10 +143,20 @@ def test_part_that_is_below_0_by_what_the_line_passes_is_named_with_its_numbers(
     lines = view.native_stack[0].lines
     view.native_stack[0] = NativeFrame(function="sample", image=view.native_stack[0].image, lines=[lines[0], lines[2]])
     found = absurd_length(view)
-    assert found is not None
-    assert found.summary == "`rows * g.width` (sampler.cpp:13) is no length: `rows` is -43"
+    assert found is not None and found.summary == "`rows * g.width` (sampler.cpp:13) is no length: `rows` is -43"
     assert found.advice == (
         "sampler.cpp:13 makes room for `rows * g.width` elements. That is below 0 by `n_seeds - 300 + 1` = -43, "
         "`rows`, for `len(seeds)` = 256 of line 2: leave out or change what is too small before that line, and let "
         "sample() refuse it."
     )
+
+
+def test_part_of_a_sum_that_is_below_0_does_not_make_the_sum_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "is_own_frame", lambda frame: True)
+    view = view_of(tmp_path, call="int64_t off = n_seeds - 300 + 1; nbrs.resize(g.rows + off);")
+    lines = view.native_stack[0].lines
+    view.native_stack[0] = NativeFrame(function="sample", image=view.native_stack[0].image, lines=[lines[0], lines[2]])
+    found = absurd_length(view)
+    assert found is None or found.negative is None

@@ -37,9 +37,12 @@ def main(sentences):
 """
 
 
-def found(folder: Path, call: str, *, repeats: int = 9000, before: str = "", name: str = "depth_of") -> Any:
+def found(
+    folder: Path, call: str, *, repeats: int = 9000, before: str = "", name: str = "depth_of", more: str = ""
+) -> Any:
+    source = SOURCE.replace("CALL", call).replace("SET", before).replace("int node)", f"int node{more})")
     view = native_view(
-        folder, PROGRAM, SOURCE.replace("CALL", call).replace("SET", before), at="lib.deepest",
+        folder, PROGRAM, source, at="lib.deepest",
         way=[("depth_of", "return 1 +"), ("depth_of", "return 1 +"), ("deepest", "best = max")], outer="depth(sent",
         arrays=[("parent", DATA, "int32", (4,))],
     )  # fmt: skip
@@ -66,6 +69,7 @@ def test_recursion_that_is_deeper_than_its_array_is_long_meets_elements_again(
         {"repeats": 3},  # as deep as it may be
         {"call": "depth_of(parent, node + 1)"},  # it leaves the array
         {"call": "depth_of(parent + 1, parent[node])"},
+        {"call": "depth_of(parent, parent[node], left - 1)", "more": ", int left"},  # so many steps are asked for
         {"name": "walk"},
     ],
 )

@@ -65,6 +65,8 @@ def test_call_that_is_returned_at_once_is_written_whole(tmp_path: Path) -> None:
     "ends",
     [
         "Py_INCREF(item); return item;",
+        "Py_INCREF((PyObject *)item); return item;",
+        "Py_IncRef(item); return item;",
         "return Py_NewRef(item);",
         "return PyNumber_Float(item);",
         "item = PyNumber_Float(item); return item;",
@@ -79,6 +81,16 @@ def test_helper_that_only_its_own_c_calls_may_lend_as_well(tmp_path: Path) -> No
     assert lost_reference(crashed(tmp_path, source, calls="lib.rows(x)")) is None
     table = 'static PyMethodDef methods[] = {{"rows", (PyCFunction)lookup, METH_O, ""}};\n'
     assert lost_reference(crashed(tmp_path, source + table, calls="lib.rows(x)")) is not None
+
+
+def test_method_of_python_that_has_the_name_of_a_helper_is_another(tmp_path: Path) -> None:
+    source = LOOKUP.replace("{ends}", "return item;")
+    crash = crashed(tmp_path, source, calls="vocabulary.lookup(x)")
+    (tmp_path / "train.py").write_text(
+        "for x in y:\n    vocabulary.lookup(x)\nclass Vocabulary:\n    def lookup(self, x):\n"
+        "        return lib.rows(x)\n"
+    )
+    assert lost_reference(crash) is None
 
 
 def test_another_function_of_the_interpreter_says_nothing(tmp_path: Path) -> None:

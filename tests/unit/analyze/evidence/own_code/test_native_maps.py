@@ -56,3 +56,18 @@ def test_length_of_a_head_is_named_with_what_the_file_held(tmp_path: Path) -> No
 def test_file_that_is_measured_was_as_long_once(measure: str, tmp_path: Path) -> None:
     assert found(tmp_path, SOURCE.replace("MEASURE", measure)) is None
     assert found(tmp_path, SOURCE.replace("mmap(", "read_all(")) is None
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("*path)\n", "*path, long nbytes)\n"),
+        ("MEASURE", "if (file_bytes(path) < 8) return 0;"),  # a function of another file
+    ],
+)
+def test_length_that_somebody_else_may_have_asked_for_is_not_called_unchecked(
+    old: str, new: str, tmp_path: Path
+) -> None:
+    source = SOURCE.replace(old, new).replace("MEASURE", "")
+    source = source.replace("sizeof(head) + head[0] * 4", "nbytes") if "nbytes" in new else source
+    assert found(tmp_path, source) is None

@@ -66,6 +66,7 @@ def test_array_before_a_pointer_that_holds_its_kind_of_numbers_was_written_beyon
         {"kind": "double"},
         {"pointer": 0x7F00_0000_1000},
         {"begin": "if (s->count >= 64) return;"},
+        {"source": SOURCE + "int full(const spectrum_t *s) { return s->count >= 64; }\n"},
         {"source": SOURCE.replace("float scale; float *trace;", "").replace("int width;", "float *trace; int width;")},
         {"source": SOURCE.replace("peaks[s->count++]", "peaks[i & 63]")},
     ],
