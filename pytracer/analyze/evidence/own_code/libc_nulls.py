@@ -12,7 +12,9 @@ from pytracer.analyze.evidence.lifetime.where_made import place_of
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
+from pytracer.analyze.evidence.syntax.scopes import scope_of
 from pytracer.analyze.view import ProcessView
+from pytracer.decode.types.snapshot import PythonFrame
 
 _OPENS = ("fopen", "fopen64", "freopen", "opendir")
 _FINDS = ("strchr", "strrchr", "strstr", "strpbrk", "strtok", "strtok_r", "strcasestr", "memchr", "memmem", "bsearch")
@@ -26,6 +28,7 @@ def changed_folder(view: ProcessView) -> str:
         for file, tree in program_files(view.process.snapshot, program_frames(view)).items()
         for call in nodes_of(tree)
         if isinstance(call, ast.Call) and called_name(call) == "chdir" and call.args
+        if not any(_comes_later(tree, call, item) for item in program_frames(view) if item.file == file)
     ]
     if len(calls) != 1:
         return ""
@@ -35,6 +38,12 @@ def changed_folder(view: ProcessView) -> str:
         f" Where {place} (`{text}`) ran before, a relative path is looked up in that folder: make the path absolute "
         "above that line."
     )
+
+
+def _comes_later(tree: ast.Module, call: ast.Call, frame: PythonFrame) -> bool:
+    """Whether the function that runs a line has a call further below."""
+    running = frame.line or 0
+    return call.lineno > running and scope_of(tree, call.lineno) is scope_of(tree, running)
 
 
 def null_when(text: str, function: str, given: Sequence[str], moved: str = "") -> str:

@@ -19,7 +19,7 @@ from pytracer._text import list_words
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.lifetime.where_made import place_of
 from pytracer.analyze.evidence.native.native_stack import functions
-from pytracer.analyze.evidence.own_code.c_text import closing, function_around, without_comments
+from pytracer.analyze.evidence.own_code.c_text import closing, defined, function_around, without_comments
 from pytracer.analyze.evidence.own_code.own_libraries import is_own_path
 from pytracer.analyze.evidence.own_code.source_files import sources_beside
 from pytracer.analyze.evidence.slicing.callers import calls_named
@@ -35,6 +35,7 @@ _CAST = r"(?:\(\s*\w+\s*\*\s*\)\s*)?"
 _KEPT = Pattern(r"\b(?P<name>[A-Za-z_]\w*)\s*=\s*" + _CAST + _LENDS)
 _RETURNED = Pattern(r"\breturn\s+" + _CAST + _LENDS)
 _TAKES = r"\w*(?i:incref|newref|increment|retain|borrow)\w*\s*[(<][^;]*\b{0}\b"  # with a cast, by a macro of its own
+_TAKEN = Pattern(r"(?i)incref|newref")
 _GIVES = r"\b(?P<gives>Py_X?DECREF|Py_CLEAR)\s*\(\s*{0}\s*\)|\breturn\s+{0}\s*;"
 _SET = r"\b{0}\s*=(?!=)\s*(?P<value>[^;]*)"
 _ENDS = Pattern(r"_dealloc\b|^_Py_Dealloc|^_PyTrash|^gc_collect|^visit_(?:decref|reachable)|^subtract_refs|^deduce_unr")
@@ -110,8 +111,19 @@ def _lost(text: str) -> Iterator[tuple[int, str, str, str, str | None]]:
         values = [item["value"].strip() for item in re.finditer(_SET.format(name), body)]
         is_lent = all(value == "NULL" or re.match(_CAST + _LENDS, value) for value in values)
         gives = re.compile(_GIVES.format(name)).search(text, match.end(), end)
-        if is_lent and gives is not None and re.search(_TAKES.format(name), body) is None:
+        if is_lent and gives is not None and not _takes(text, body, name):
             yield gives.start(), around.name, match["lender"], match["name"], gives["gives"]
+
+
+def _takes(text: str, body: str, name: str) -> bool:
+    """Whether a function takes a reference of it, by itself or by a helper of the same file."""
+    if re.search(_TAKES.format(name), body) is not None:
+        return True
+    helpers = {item["called"] for item in re.finditer(rf"\b(?P<called>\w+)\s*\([^;()]*\b{name}\b", body)}
+    for function in (one for called in sorted(helpers) for one in defined(text, called)):
+        if _TAKEN.search(text[function.body : closing(text, function.body)]) is not None:
+            return True
+    return False
 
 
 def _is_of_python(files: Mapping[str, ast.Module], name: str) -> bool:

@@ -79,13 +79,13 @@ def _no_part_left(file: str, text: str, name: str, place: int, number: int) -> U
     rest = re.sub(rf"{own}\s*=(?!=)[^;]*;|\*\s*{own}\s*;", "", text[around.body : end])
     if re.search(own, re.sub(rf"\b(?:{'|'.join(_TEXT)})\s*\(\s*{own}", "", rest)) is not None:
         return None
-    made = sets[-1]
+    made, first = sets[-1], line_in(file, text.count("\n", 0, sets[0].start()) + 1, None)
     function = made["value"].partition("(")[0].strip()
     return UncheckedResult(
         name,
         " ".join(made["value"].split()),
         around.name,
-        line_in(file, text.count("\n", 0, made.start()) + 1, None),
+        line_in(file, text.count("\n", 0, made.start()) + 1, None).then(f" (or {first}, of an empty text)"),
         line_in(file, number, None),
         when=f" {function}() returns null where the text has no further part: compare how many parts it has with how "
         "many are taken.",

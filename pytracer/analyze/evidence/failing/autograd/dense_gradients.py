@@ -29,11 +29,23 @@ def dense_gradients(at: FailingLine) -> str | None:
     ]
     if not 0 < len(tables) <= _MOST or any(_may_be_sparse(call) for _, call in tables):
         return None
+    if not _takes_parameters(at):
+        return None
     lines = list_words([str(at.in_file(file, call.lineno)) for file, call in tables])
     return (
         f"None of the program's embeddings ({lines}) has sparse=True, so that their gradients are dense: set it there, "
         "and give SparseAdam only their parameters (all others to a second optimizer), or take Adam for all."
     )
+
+
+def _takes_parameters(at: FailingLine) -> bool:
+    """Whether the optimizer was given what a module has, as far as the line that made it is known."""
+    call = at.only(ast.Call)
+    made = at.made(call.func.value) if call is not None and isinstance(call.func, ast.Attribute) else None
+    if made is None or not isinstance(made.node, ast.Call):
+        return True
+    parts = {item.attr for item in nodes_of(made.node) if isinstance(item, ast.Attribute)}
+    return bool(parts & {"parameters", "named_parameters", "weight"})
 
 
 def _is_sparse(given: ast.keyword) -> bool:

@@ -51,8 +51,9 @@ def _of_one_sample(at: FailingLine, spot: Spot) -> ast.Call | None:
         if not isinstance(call, ast.Call) or not spans(call, spot.line):
             continue
         given = passed_values(call)
-        if len(given) == 1 and (_adds_batch(given[0]) or _adds_batch(at.slice.made(given[0], spot, calls=False).node)):
-            return call
+        made = at.slice.made(given[0], spot, calls=False) if len(given) == 1 else None
+        if made is not None and (_adds_batch(given[0]) or (made.spot.scope is spot.scope and _adds_batch(made.node))):
+            return call  # made here: what a caller passes is given to a whole model there
     return None
 
 

@@ -13,6 +13,7 @@ from pytracer.analyze.evidence.failing.stored.differing_keys import differing_ke
 from pytracer.analyze.evidence.failing.stored.more_layers import more_layers
 from pytracer.analyze.evidence.failing.stored.opened import opened
 from pytracer.analyze.evidence.failing.stored.saved_keys import other_keys
+from pytracer.analyze.evidence.slicing.spots import Made
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import scope_of
@@ -94,6 +95,9 @@ def _added_groups(at: FailingLine) -> str | None:
 def _is_of_other(at: FailingLine, file: str, adds: ast.Call) -> bool:
     """Whether it may be another optimizer's, as the program has several: the names differ, where both are of one."""
     load = at.only(ast.Call)
+    made = at.made(load.func.value) if load is not None and isinstance(load.func, ast.Attribute) else None
+    if made is not None and _is_run_for(made, file, adds):
+        return True  # these groups were counted
     own, other = (
         source(item.func.value) if item is not None and isinstance(item.func, ast.Attribute) else None
         for item in (load, adds)
@@ -108,6 +112,13 @@ def _is_of_other(at: FailingLine, file: str, adds: ast.Call) -> bool:
     }
     same = file == at.frame.file and scope_of(at.tree, adds.lineno) is at.scope
     return own != other and (same or other in loaded)
+
+
+def _is_run_for(made: Made, file: str, adds: ast.Call) -> bool:
+    """Whether the function that made the optimizer adds a group behind that."""
+    spot = made.spot
+    behind = spot.file == file and adds.lineno > made.line and not isinstance(spot.scope, ast.Module)
+    return behind and scope_of(spot.tree, adds.lineno) is spot.scope
 
 
 def _which_part(at: FailingLine, saved: int, own: int) -> str:

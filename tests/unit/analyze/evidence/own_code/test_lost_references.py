@@ -83,6 +83,14 @@ def test_helper_that_only_its_own_c_calls_may_lend_as_well(tmp_path: Path) -> No
     assert lost_reference(crashed(tmp_path, source + table, calls="lib.rows(x)")) is not None
 
 
+def test_helper_that_takes_a_reference_is_followed(tmp_path: Path) -> None:
+    helper = "static PyObject *kept(PyObject *o)\n{\n    Py_XINCREF(o);\n    return o;\n}\n"
+    source = helper + LOOKUP.replace("{ends}", "kept(item); return item;")
+    assert lost_reference(crashed(tmp_path, source)) is None
+    source = helper.replace("Py_XINCREF(o);", "") + LOOKUP.replace("{ends}", "kept(item); return item;")
+    assert lost_reference(crashed(tmp_path, source)) is not None
+
+
 def test_method_of_python_that_has_the_name_of_a_helper_is_another(tmp_path: Path) -> None:
     source = LOOKUP.replace("{ends}", "return item;")
     crash = crashed(tmp_path, source, calls="vocabulary.lookup(x)")

@@ -192,9 +192,14 @@ def test_line_with_another_pointer_is_not_told(how: dict[str, Any], tmp_path: Pa
 def test_folder_that_the_program_changed_is_told_of_a_path_that_may_be_relative(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(globals(), "PROGRAM", PROGRAM + 'os.chdir(config["out"])\n')
+    program = PROGRAM
+    changes = 'os.chdir(config["out"])'
+    monkeypatch.setitem(globals(), "PROGRAM", program.replace("\nids(", f"\n{changes}; ids("))
     found = unchecked_result(view_of(tmp_path, made='FILE *e = fopen(tok, "r");'))
     assert found is not None
     assert """(`os.chdir(config['out'])`) ran before, a relative path is looked up in that folder""" in found.advice
     fixed = unchecked_result(view_of(tmp_path, made='FILE *e = fopen("/data/x", "r");'))
     assert fixed is not None and "chdir" not in fixed.advice
+    monkeypatch.setitem(globals(), "PROGRAM", f"{program}{changes}\n")  # behind the call that failed
+    later = unchecked_result(view_of(tmp_path, made='FILE *e = fopen(tok, "r");'))
+    assert later is not None and "chdir" not in later.advice
