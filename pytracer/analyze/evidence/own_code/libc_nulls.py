@@ -14,7 +14,6 @@ from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import scope_of
 from pytracer.analyze.view import ProcessView
-from pytracer.decode.types.snapshot import PythonFrame
 
 _OPENS = ("fopen", "fopen64", "freopen", "opendir")
 _FINDS = ("strchr", "strrchr", "strstr", "strpbrk", "strtok", "strtok_r", "strcasestr", "memchr", "memmem", "bsearch")
@@ -28,7 +27,7 @@ def changed_folder(view: ProcessView) -> str:
         for file, tree in program_files(view.process.snapshot, program_frames(view)).items()
         for call in nodes_of(tree)
         if isinstance(call, ast.Call) and called_name(call) == "chdir" and call.args
-        if not any(_comes_later(tree, call, item) for item in program_frames(view) if item.file == file)
+        if not any(_comes_later(tree, call, item.line or 0) for item in program_frames(view) if item.file == file)
     ]
     if len(calls) != 1:
         return ""
@@ -40,9 +39,8 @@ def changed_folder(view: ProcessView) -> str:
     )
 
 
-def _comes_later(tree: ast.Module, call: ast.Call, frame: PythonFrame) -> bool:
+def _comes_later(tree: ast.Module, call: ast.Call, running: int) -> bool:
     """Whether the function that runs a line has a call further below."""
-    running = frame.line or 0
     return call.lineno > running and scope_of(tree, call.lineno) is scope_of(tree, running)
 
 

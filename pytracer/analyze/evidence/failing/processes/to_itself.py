@@ -29,6 +29,7 @@ _PEERS = ("dst", "src", "peer", "group_dst", "group_src", "group_peer")
 _MOST = 40
 _CLAMPS = {"max": "first", "min": "last"}
 _BOUNDS = 2
+_LAST = ("size - 1", "world - 1", "size() - 1", "ranks - 1", "world_size() - 1")  # not of stages or groups
 
 
 class _Message(msgspec.Struct, frozen=True):
@@ -204,7 +205,9 @@ def _clamped(at: FailingLine, peer: ast.expr) -> str | None:
     for node, place in _reached(at, peer, spot) if spot is not None else ():
         if not isinstance(node, ast.Call) or called_name(node) not in _CLAMPS or len(node.args) != _BOUNDS:
             continue
-        if any(isinstance(item, ast.BinOp) and is_of_rank(item) for item in node.args):
+        bounds = [item for item in node.args if not is_of_rank(item)]
+        end = source(bounds[0]) if len(bounds) == 1 else ""
+        if end == "0" if called_name(node) == "max" else end.endswith(_LAST):
             which = _CLAMPS[called_name(node) or ""]
             where = at.place(place, node.lineno)
             return f"`{source(node)}` ({where}) gives the {which} rank itself, which has no neighbour on that side"

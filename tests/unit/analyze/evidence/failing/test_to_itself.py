@@ -104,7 +104,7 @@ def test_first_of_a_chain_is_told_to_leave_the_message_out(tmp_path: Path) -> No
     assert "copy the tensor" not in (found.words or "")
 
 
-@pytest.mark.parametrize("peer", ["max(count, 0)", "(rank - 1) % world"])
+@pytest.mark.parametrize("peer", ["max(count, 0)", "(rank - 1) % world", "max(rank - 1, first)"])
 def test_other_peers_are_no_ends_of_a_chain(peer: str, tmp_path: Path) -> None:
     found = said(tmp_path, CHAIN.replace("max(rank - 1, 0)", peer), 3, GLOO, {"before": "0"}, own=0, peer=0)
     assert "copy the tensor in place of the message" in (found.words or "")
