@@ -12,7 +12,14 @@ from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
 from pytracer.analyze.evidence.syntax.loops import deciding_ifs
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
-from pytracer.analyze.evidence.syntax.ranks import comes_alone, is_for_one_rank, is_of_rank, one_rank_number, reads_rank
+from pytracer.analyze.evidence.syntax.ranks import (
+    comes_alone,
+    is_for_one_rank,
+    is_of_rank,
+    is_rank,
+    one_rank_number,
+    reads_rank,
+)
 from pytracer.analyze.evidence.syntax.scopes import Scope, scope_of, spans, spans_body
 from pytracer.analyze.naming import place_words
 from pytracer.report.job import PythonFrame
@@ -57,13 +64,19 @@ def own_list_words(tree: ast.Module, made: PythonFrame) -> str | None:
     """`` The list of ranks at train.py:15 (`sorted([rank, peer])`) has the rank in it ``: groups of each rank's own."""
     calls = [item for item in calls_on(tree, made.line or 0) if called_name(item) == "new_group" and item.args]
     given = calls[0].args[0] if len(calls) == 1 else None
-    if given is None or not is_of_rank(given):
+    if given is None or not is_of_rank(given) or _goes_through_ranks(tree):
         return None
     return (
         f"The list of ranks at {place_words(made)} (`{shortened(ast.unparse(given), _QUOTED)}`) has the rank in it, so "
         "that each rank makes groups of its own: go through the groups of all ranks on every rank "
         "(`itertools.combinations(range(world_size), 2)` for pairs), and keep those that the rank is in."
     )
+
+
+def _goes_through_ranks(tree: ast.Module) -> bool:
+    """Whether a `for` counts a rank up, as each rank may do alike: `for rank in range(0, world_size, 2)`."""
+    targets = (item.target for item in nodes_of(tree) if isinstance(item, (ast.For, ast.comprehension)))
+    return any(is_rank(part) for item in targets for part in nodes_of(item))
 
 
 def _asks_rank(tree: ast.Module, branch: ast.If) -> bool:

@@ -211,7 +211,7 @@ def _made_by(tree: ast.Module, call: ast.Call, run: ast.FunctionDef, runs: str, 
         loop,
         _until(tree, call.lineno),
         any(isinstance(item, _ROUNDS) and spans(item, call.lineno) for item in nodes_of(tree)),
-        asked_event(tree, run, name),
+        asked_event(tree, run, name, call),
     )
 
 

@@ -158,7 +158,7 @@ def _is_drawn(loop: EndlessLoop, value: ast.AST | None, depth: int = 2) -> bool:
 
 def _drawn(loop: EndlessLoop, test: ast.expr, words: str, drawn: Sequence[_Change]) -> Reason | None:
     one = drawn[0]
-    seeded = seeded_draw(loop, words)
+    seeded = seeded_draw(loop, words, one.value)
     if seeded is not None:
         return seeded
     if not any(isinstance(item, ast.Compare) for item in nodes_of(test)):

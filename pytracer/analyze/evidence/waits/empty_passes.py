@@ -21,7 +21,7 @@ from pytracer.analyze.evidence.syntax.changes import is_among, is_own, names_rea
 from pytracer.analyze.evidence.syntax.loops import PLAIN_LOOPS
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes, scope_of, spans, spans_body, statement_at
-from pytracer.analyze.evidence.syntax.single_streams import SingleStream, single_stream
+from pytracer.analyze.evidence.syntax.single_streams import SingleStream, stream_of_loader
 from pytracer.analyze.evidence.syntax.unbounded import (
     EndlessLoop,
     Reason,
@@ -71,7 +71,7 @@ def empty_pass(view: ProcessView, stack: Sequence[PythonFrame], frame: PythonFra
         if not above and made is None and not _in_python(view):
             continue
         of_loader = bool(above) or made is not None
-        stream = single_stream(tree) if of_loader else None
+        stream = stream_of_loader(tree, made) if of_loader else None
         if stream is not None:
             return EmptyPass(frame, loop, _of_stream(view, loop, inner, stream, until_ns))
         reason = _of_loader(view, frame, loop, inner, made, until_ns) if of_loader else _of_any(loop, inner)

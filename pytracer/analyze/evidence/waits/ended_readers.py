@@ -11,9 +11,12 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from pytracer._text import list_words
+from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
+from pytracer.analyze.evidence.syntax.loops import loops_around
+from pytracer.analyze.evidence.syntax.names import last_name, variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.passing import names_of_object
-from pytracer.analyze.evidence.syntax.scopes import qualified_name, scope_of
+from pytracer.analyze.evidence.syntax.scopes import Scope, class_around, own_nodes, qualified_name, scope_of, spans
 from pytracer.analyze.evidence.waits.queue_marks import puts_into
 from pytracer.analyze.evidence.waits.unread_at_exit import Reader, gets_of, reader_of
 from pytracer.analyze.evidence.waits.unread_queues import entries, unread_queue
@@ -74,11 +77,12 @@ def ended_reader(job: JobView, chain: Sequence[tuple[ProcessView, ProcessWait]])
     if len(gets) != 1 or len([*gets_of(tree, names)]) != 1:
         return None
     scope = scope_of(tree, gets[0].lineno)
-    if _runs(job, parent, its.at.file, scope):
+    if _runs(job, parent, its.at.file, scope) or _starts_later(tree, scope, its.at.line or 0):
         return None
     reader = reader_of(parent, its.at.file, tree, gets[0])
     marks = [*_marks(tree, names, reader.mark)] if reader.mark is not None else []
-    if reader.mark is not None and not marks:
+    others = len(children_of(job, parent)) > 2  # beside the reader and the one that waits
+    if reader.mark is not None and (not marks or not others or any(_is_among_items(tree, names, one) for one in marks)):
         return None
     by = dict.fromkeys(qualified_name(tree, scope_of(tree, item.lineno)) for item in marks)
     return EndedReader(queue.name, reader, tuple(item.lineno for item in marks), tuple(by))
@@ -101,6 +105,36 @@ def _runs(job: JobView, parent: ProcessView, file: str, scope: ast.AST) -> bool:
         for item in children_of(job, parent)
         for frame in main_stack(item)
     )
+
+
+def _starts_later(tree: ast.Module, reads: Scope, line: int) -> bool:
+    """Whether the function in which the parent waits makes or starts the reader behind that line only."""
+    scope, owner = scope_of(tree, line), class_around(tree, reads)
+    name = owner.name if owner is not None else getattr(reads, "name", "")
+    calls = [item for item in own_nodes(scope) if isinstance(item, ast.Call)]
+    makes = [item for item in calls if name in (called_name(item), _target(item))]
+    sets = (item for item in own_nodes(scope) if isinstance(item, ast.Assign) and item.value in makes)
+    bound = {variable(target) for item in sets for target in item.targets} - {None}
+    starts = [item for item in calls if called_name(item) == "start" and isinstance(item.func, ast.Attribute)]
+    begun = [item for item in starts if variable(item.func.value) in bound]  # type: ignore[attr-defined]
+    return any(found and all(item.lineno > line for item in found) for found in (makes, begun))
+
+
+def _target(call: ast.Call) -> str | None:
+    """`write` of `Process(target=write)`."""
+    given = keyword_value(call, "target")
+    return last_name(given) if given is not None else None
+
+
+def _is_among_items(tree: ast.Module, names: frozenset[str], mark: ast.Call) -> bool:
+    """Whether a loop around it puts other items as well: it may stand for one that is left out."""
+    texts = {
+        ast.unparse(item)
+        for loop in loops_around(tree, mark.lineno)
+        for item in puts_into(tree, names)
+        if spans(loop, item.lineno)
+    }
+    return bool(texts - {ast.unparse(mark)})
 
 
 def _marks(tree: ast.Module, names: frozenset[str], mark: str) -> Iterator[ast.Call]:

@@ -120,10 +120,10 @@ def test_branch_for_one_rank_explains_that_rank_only(
     assert bool(of_critics(test, makers=makers, others=others)) == is_told
 
 
-def advice(folder: Path, made: dict[int, list[tuple[tuple[int, ...], int]]]) -> str:
+def advice(folder: Path, made: dict[int, list[tuple[tuple[int, ...], int]]], source: str | None = None) -> str:
     """What is advised of a difference in the first group. `made`: by rank, each with the line that made it."""
     file = folder / "train.py"
-    file.write_text(CRITICS.format(test="self.is_critic", other="pass"), encoding="utf-8")
+    file.write_text(source or CRITICS.format(test="self.is_critic", other="pass"), encoding="utf-8")
     groups = {
         rank: [
             group_mismatch._Group(ranks, None, Frame(function="setup", file=str(file), line=line))
@@ -154,3 +154,18 @@ def test_list_with_the_rank_in_it_is_named() -> None:
     for other in ("[0, 1]", "MEMBERS", "row"):
         tree = ast.parse(text.replace("sorted([rank, peer])", other))
         assert own_list_words(tree, PythonFrame(file="train.py", line=2, function="pairs")) is None
+
+
+def test_list_of_a_rank_that_is_counted_up_is_that_of_all_ranks() -> None:
+    """Found by reviewing: `rank` was the variable of a loop over all ranks."""
+    text = "def pairs(size):\n    for rank in range(0, size, 2):\n        dist.new_group([rank, rank + 1])\n"
+    assert own_list_words(ast.parse(text), PythonFrame(file="train.py", line=3, function="pairs")) is None
+
+
+def test_list_with_the_rank_in_it_is_not_named_of_ranks_that_made_groups_of_others(tmp_path: Path) -> None:
+    """Found by reviewing: a function got the first rank of each pair, on all ranks."""
+    source = "def pair(rank):\n    return dist.new_group([rank, rank + 1])\n"
+    one, other = ((0, 1), 2), ((2, 3), 2)
+    said = advice(tmp_path, {0: [one, other], 1: [one, other], 2: [other, one], 3: [other, one]}, source)
+    assert said == group_mismatch._SAME_ORDER
+    assert "has the rank in it" in advice(tmp_path, {0: [one], 1: [one], 2: [other], 3: [other]}, source)

@@ -148,3 +148,34 @@ def test_loop_that_asks_an_event_is_told_what_is_missing(end: str, said: str, ru
     assert "the loop of refresh() asks `stop` (line 3)" in told
     assert said in told
     assert "ask an Event" not in told
+
+
+PASSED = (
+    "import threading\n"
+    "def refresh(stop):\n    while not stop.is_set():\n        step()\n"
+    "class Monitor:\n    def __init__(self):\n        self.stop = threading.Event()\n"
+    "    def close(self):\n        self.stop.set()\n        self.stop.clear()\n"
+    "def main():\n    halt = threading.Event()\n"
+    "    worker = threading.Thread(target=refresh, args=({given},), daemon=True)\n    worker.start()\n    {end}\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("given", "end", "words"),
+    [
+        ("halt", "halt.set()", "line 15 sets it (`halt.set()`), but no join() of it was found: call that behind line"),
+        ("halt", "pass", "see that it is set, and then call `join()` of the thread"),
+        ("make()", "halt.set()", "see that it is set, and then call `join()` of the thread"),
+        (
+            "halt",
+            "halt.set(); [item.join() for item in workers]",
+            "see that `join()` of the thread comes behind line 15",
+        ),
+    ],
+)
+def test_event_that_is_passed_is_told_from_another_one_of_the_name(given: str, end: str, words: str, run: Path) -> None:
+    """Found by reviewing: `stop` was the parameter, and another class sets a `stop` of its own."""
+    told = advice(shut_down(run, PASSED.format(given=given, end=end), "refresh", 4))
+    assert "the loop of refresh() asks `stop` (line 3)" in told
+    assert words in told
+    assert "self.stop" not in told

@@ -133,10 +133,16 @@ main()
 
 
 def read_by_a_child(
-    run: Path, mark: str = "self.queue.put(None)", last: str = "pass", writer: Box | None = None
+    run: Path,
+    mark: str = "self.queue.put(None)",
+    last: str = "pass",
+    writer: Box | None = None,
+    *,
+    others: bool = True,
+    source: str = READ,
 ) -> Report:
     """The parent is in line 21, the second reader at its end; `writer`: None of one that had ended well."""
-    script = str(s.program_in(run, READ.format(mark=mark, last=last)))
+    script = str(s.program_in(run, source.format(mark=mark, last=last)))
     join: list[Frame] = [("Popen.poll", f"{LIB}/popen_fork.py", 27), ("main", script, 21)]
     feeder: list[Frame] = [
         ("Thread.join", "/usr/lib/python3.11/threading.py", 1119),
@@ -145,9 +151,13 @@ def read_by_a_child(
         ("main", script, 19),
     ]
     child = Box(pid=102, ppid=101, created_ns=6_000_000_000).at(-500).versions(torch="2.13.0").at(100).mark("begin")
+    done = Box(pid=104, ppid=101, created_ns=6_000_000_000).at(-450).versions(torch="2.13.0").at(3_800).mark("begin")
     over = Box(pid=103, ppid=101, created_ns=6_000_000_000).at(-400).versions(torch="2.13.0").at(3_900).mark("begin")
     box = parent() if writer is not None else parent().at(4_000).wait(103, exit_code=0)
-    return ended(run, stopped(box, join), stopped(child, feeder), writer or over)
+    if writer is None:
+        box.wait(104, exit_code=0)
+    readers = [done] if writer is None and others else []
+    return ended(run, stopped(box, join), stopped(child, feeder), *readers, writer or over)
 
 
 def test_reader_that_ends_at_the_first_of_several_marks_is_named_and_not_the_join(run: Path) -> None:
@@ -166,3 +176,27 @@ def test_reader_whose_mark_the_children_do_not_put_is_not_said_to_have_ended_at_
 def test_reader_that_still_runs_is_not_said_to_have_ended(run: Path) -> None:
     running = Box(pid=103, ppid=101, created_ns=6_000_000_000).versions(torch="2.13.0").at(100).mark("begin")
     assert "and ends" not in summary(read_by_a_child(run, writer=stopped(running, [("Writer.run", "x.py", 12)])))
+
+
+STARTS_LATER = READ.replace("children = [Writer(queue), ", "children = [").replace("children[1:]", "children")
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"source": STARTS_LATER, "last": "Writer(queue).start()"},
+        {"others": False},
+        {
+            "source": READ.replace(
+                "            self.queue.put(page)", "            self.queue.put(page); self.queue.put(None)"
+            ),
+            "mark": "pass",
+        },
+    ],
+    ids=["a reader that starts behind the join", "one process that puts", "None in place of an item"],
+)
+def test_reader_of_which_more_is_not_known_is_not_said_to_end_at_the_first_of_several(
+    parts: dict[str, str], run: Path
+) -> None:
+    """Found by reviewing: a writer that was not started yet was said to have ended at the first mark."""
+    assert "Writer.run takes" not in summary(read_by_a_child(run, **parts))  # type: ignore[arg-type]

@@ -205,13 +205,19 @@ def _clamped(at: FailingLine, peer: ast.expr) -> str | None:
     for node, place in _reached(at, peer, spot) if spot is not None else ():
         if not isinstance(node, ast.Call) or called_name(node) not in _CLAMPS or len(node.args) != _BOUNDS:
             continue
+        which = _CLAMPS[called_name(node) or ""]
         bounds = [item for item in node.args if not is_of_rank(item)]
         end = source(bounds[0]) if len(bounds) == 1 else ""
-        if end == "0" if called_name(node) == "max" else end.endswith(_LAST):
-            which = _CLAMPS[called_name(node) or ""]
+        if (end == "0" if called_name(node) == "max" else end.endswith(_LAST)) and _is_end(at, which):
             where = at.place(place, node.lineno)
             return f"`{source(node)}` ({where}) gives the {which} rank itself, which has no neighbour on that side"
     return None
+
+
+def _is_end(at: FailingLine, which: str) -> bool:
+    """Whether this is that rank: of another one, the value has another reason."""
+    own, sizes = _own_rank(at), {len(item.ranks) for item in at.snapshot.own_groups if item.ranks}
+    return own is not None and (own == 0 if which == "first" else own + 1 == max(sizes, default=0))
 
 
 def _reached(at: FailingLine, peer: ast.expr, spot: Spot) -> Iterator[tuple[ast.AST, Spot]]:

@@ -36,9 +36,9 @@ def _removed_folder(at: FailingLine) -> str | None:
     call, spot, part = found
     line = at.place(spot, call.lineno)
     return (
-        f"The folder {part!r} is not there, and {line} (`{short(ast.unparse(call))}`) removes such folders: see "
-        "whether it had removed this one (print what it is given). Leave out there what line "
-        f"{at.line} still reads, such as the best checkpoint, or copy that to a folder of its own."
+        f"There is no folder {part!r}, and {line} (`{short(ast.unparse(call))}`) removes folders of such names: print "
+        f"what it is given, to see whether this one was removed or never made. If it was removed, leave out there what "
+        f"line {at.line} still reads, such as the best checkpoint, or copy that to a folder of its own."
     )
 
 
@@ -48,7 +48,7 @@ def _folder_subject(at: FailingLine) -> str | None:
         return None
     call, spot, part = found
     line = at.place(spot, call.lineno)
-    return f"the folder {part!r} is not there, and {line} (`{short(ast.unparse(call))}`) removes such folders"
+    return f"there is no folder {part!r}; {line} (`{short(ast.unparse(call))}`) removes folders of such names"
 
 
 def _removal(at: FailingLine) -> tuple[ast.Call, Spot, str] | None:

@@ -50,9 +50,10 @@ def said(folder: Path, name: str = "checkpoint", remove: str = REMOVES, load: st
 def test_rotation_of_checkpoints_that_took_the_best_one_is_named(tmp_path: Path) -> None:
     """Found by a twin: the line that removed the folder was the last of four guesses, without its number."""
     found = said(tmp_path)
-    removes = "the folder 'checkpoint-10' is not there, and line 8 (`shutil.rmtree(self.kept.pop(0))`) removes such"
-    assert found.subject == f"{removes} folders"
-    assert "Leave out there what line 10 still reads, such as the best checkpoint" in (found.words or "")
+    removes = "line 8 (`shutil.rmtree(self.kept.pop(0))`) removes folders of such names"
+    assert found.subject == f"there is no folder 'checkpoint-10'; {removes}"
+    assert "to see whether this one was removed or never made" in (found.words or "")
+    assert "leave out there what line 10 still reads, such as the best checkpoint" in (found.words or "")
 
 
 @pytest.mark.parametrize(
@@ -66,4 +67,4 @@ def test_rotation_of_checkpoints_that_took_the_best_one_is_named(tmp_path: Path)
     ids=["another name", "another folder", "two calls", "written"],
 )
 def test_other_folders_are_not_said_to_be_removed_there(parts: dict[str, str], tmp_path: Path) -> None:
-    assert "removes such folders" not in (said(tmp_path, **parts).words or "")
+    assert "removes folders of such" not in (said(tmp_path, **parts).words or "")

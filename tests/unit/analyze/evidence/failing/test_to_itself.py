@@ -104,6 +104,12 @@ def test_first_of_a_chain_is_told_to_leave_the_message_out(tmp_path: Path) -> No
     assert "copy the tensor" not in (found.words or "")
 
 
+def test_rank_that_is_not_the_first_has_another_reason(tmp_path: Path) -> None:
+    """Found by reviewing: a table gave rank 1 its own number, and max() was in a branch that did not run."""
+    found = said(tmp_path, CHAIN, 3, GLOO, {"before": "1"}, own=1, peer=1)
+    assert "gives the first rank itself" not in (found.words or "")
+
+
 @pytest.mark.parametrize("peer", ["max(count, 0)", "(rank - 1) % world", "max(rank - 1, first)"])
 def test_other_peers_are_no_ends_of_a_chain(peer: str, tmp_path: Path) -> None:
     found = said(tmp_path, CHAIN.replace("max(rank - 1, 0)", peer), 3, GLOO, {"before": "0"}, own=0, peer=0)

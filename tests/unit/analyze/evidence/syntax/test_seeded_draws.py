@@ -45,3 +45,28 @@ def test_seed_of_each_pass_is_named() -> None:
 def test_draws_that_differ_are_not_said_to_be_the_same(parts: dict[str, str]) -> None:
     found = reason(**parts)
     assert found is None or "seeds the generator" not in found.words
+
+
+@pytest.mark.parametrize(
+    "within",
+    [
+        "torch.manual_seed(0)",
+        "random.seed(7)",
+        "order = np.random.RandomState(self.seed).permutation(9)",
+        "rng = np.random.default_rng(None)",
+        "rng = np.random.default_rng(time.time_ns() ^ 3)",
+        "rng = np.random.default_rng([self.seed, next(count)])",
+        f"if not item: {SEED}",
+    ],
+)
+def test_seed_of_another_generator_or_of_some_passes_is_not_named(within: str) -> None:
+    found = reason(within=within)
+    assert found is None or "seeds the generator" not in found.words
+
+
+def test_seed_of_the_module_that_draws_is_named() -> None:
+    source = DRAWS.replace("int(rng.integers(self.n))", "int(torch.randint(9, (1,)))")
+    for within, named in (("torch.manual_seed(7)", True), ("np.random.seed(7)", False)):
+        scope = scope_of(ast.parse(source.format(before="pass", within=within, after="pass")), 6)
+        found = reason_of(scope, loops_at(scope, 6)[0], 6)
+        assert (found is not None and "seeds the generator" in found.words) is named

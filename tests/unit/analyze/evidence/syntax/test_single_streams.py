@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from pytracer.analyze.evidence.syntax.single_streams import single_stream
+from pytracer.analyze.evidence.syntax.single_streams import single_stream, stream_of_loader
 
 FRAMES = """class Frames(IterableDataset):
     def __init__(self, paths):
@@ -41,3 +41,34 @@ def test_iterator_that_is_made_once_is_named(made: str, given: str) -> None:
 )
 def test_what_can_be_gone_through_again_is_none(made: str, given: str) -> None:
     assert single_stream(ast.parse(FRAMES.format(made=made, given=given))) is None
+
+
+LOADED = FRAMES.format(made="map(load, paths)", given="self.stream")
+
+
+@pytest.mark.parametrize(
+    ("loader", "named"),
+    [
+        ("DataLoader(Frames(paths), batch_size=8)", True),
+        ("DataLoader(Frames(paths), num_workers=2, persistent_workers=True)", True),
+        ("DataLoader(Frames(paths), num_workers=2)", False),
+        ("DataLoader(Frames(paths), num_workers=args.workers)", False),
+        ("DataLoader(TensorDataset(rows), batch_size=8)", False),
+        ("DataLoader(frames, batch_size=8)", False),
+    ],
+)
+def test_stream_is_that_of_the_loader_and_of_no_workers_that_are_forked_anew(loader: str, named: bool) -> None:
+    assert (stream_of_loader(ast.parse(f"{LOADED}loader = {loader}\n"), None) is not None) is named
+
+
+@pytest.mark.parametrize(
+    "more",
+    ["loader = DataLoader(Frames(paths))\nframes.stream = read(paths)\n", "DataLoader(Frames(a)); DataLoader(b)\n"],
+)
+def test_stream_that_is_made_anew_elsewhere_or_one_of_two_is_none(more: str) -> None:
+    assert stream_of_loader(ast.parse(LOADED + more), None) is None
+
+
+@pytest.mark.parametrize("made", ["map(load, itertools.cycle(paths))", "zip(paths, count())"])
+def test_endless_iterator_is_not_used_up(made: str) -> None:
+    assert single_stream(ast.parse(FRAMES.format(made=made, given="self.stream"))) is None
