@@ -55,6 +55,16 @@ def holds(target: ast.AST, name: str) -> bool:
     return holds(target.value, name) if isinstance(target, ast.Starred) else variable(target) == name
 
 
+def held_names(target: ast.AST) -> dict[str, None]:
+    """All variables that a target binds, in order, each once."""
+    if isinstance(target, (ast.Tuple, ast.List)):
+        return {name: None for item in target.elts for name in held_names(item)}
+    if isinstance(target, ast.Starred):
+        return held_names(target.value)
+    name = variable(target)
+    return {name: None} if name is not None else {}
+
+
 def last_name(node: ast.AST) -> str | None:
     """`ready` of `self.ready`, of `ready`, and of `self.ready[0]`."""
     if isinstance(node, ast.Subscript):

@@ -7,20 +7,23 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.loops import COMPREHENSIONS
-from pytracer.analyze.evidence.syntax.names import holds
+from pytracer.analyze.evidence.syntax.names import held_names, holds
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes, spans
 
 ENTRY = 0  # in place of a line: what the function was called with, or nothing yet
 UNKNOWN = -1  # another function, or a comprehension, has bound it
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_REGISTERS = ("register_buffer", "register_parameter", "add_module")
 _LEAVES = (ast.Return, ast.Raise)
 _TRIES: tuple[type[ast.stmt], ...] = (ast.Try, *([ast.TryStar] if hasattr(ast, "TryStar") else []))
 
 
+@lru_cache(maxsize=1 << 12)  # see nodes_of()
 def reaching(scope: Scope, name: str, line: int, changed: bool | None = False) -> frozenset[int] | None:
     """Lines of the scope, ENTRY and UNKNOWN; None where no statement of it is at the line.
 
@@ -44,8 +47,7 @@ def left_by(method: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> frozen
 
 def places_that_bind(scope: ast.AST, name: str) -> list[int]:
     """All lines of a scope that bind it, in any way; a line for each."""
-    lines = {line for node in own_nodes(scope) for line in _bound_by(node, name)}
-    return sorted(lines)
+    return sorted(_bound_within(scope).get(name, ()))
 
 
 def _in_comprehension(scope: Scope, name: str, line: int) -> bool:
@@ -57,34 +59,42 @@ def _in_comprehension(scope: Scope, name: str, line: int) -> bool:
     )
 
 
-def _bound_by(node: ast.AST, name: str) -> Iterator[int]:
+def _bound_by(node: ast.AST, name: str) -> frozenset[int]:
     """The line, if the node itself binds the variable."""
-    targets: list[ast.AST] = []
-    if isinstance(node, ast.Assign):
-        targets = [*node.targets]
+    return frozenset(line for bound, line in _bindings(node) if bound == name)
+
+
+@lru_cache(maxsize=1 << 14)  # see nodes_of()
+def _bound_within(node: ast.AST) -> dict[str, frozenset[int]]:
+    """The lines of a part of a function that bind each variable."""
+    found: dict[str, set[int]] = {}
+    for item in own_nodes(node):
+        for name, line in _bindings(item):
+            found.setdefault(name, set()).add(line)
+    return {name: frozenset(lines) for name, lines in found.items()}
+
+
+def _bindings(node: ast.AST) -> Iterator[tuple[str, int]]:
+    """What the node itself binds, and its line."""
+    if isinstance(node, (ast.Assign, ast.Delete)):
+        yield from ((name, node.lineno) for target in node.targets for name in held_names(target))
     elif isinstance(node, ast.AnnAssign):
-        targets = [node.target] if node.value is not None else []
+        yield from ((name, node.lineno) for name in held_names(node.target) if node.value is not None)
     elif isinstance(node, (ast.AugAssign, ast.NamedExpr, ast.For, ast.AsyncFor)):
-        targets = [node.target]
-    elif isinstance(node, ast.Delete):
-        targets = [*node.targets]
-    elif isinstance(node, ast.withitem) and node.optional_vars is not None:
-        if holds(node.optional_vars, name):
-            yield node.optional_vars.lineno
+        yield from ((name, node.lineno) for name in held_names(node.target))
+    elif isinstance(node, ast.withitem):
+        if node.optional_vars is not None:
+            yield from ((name, node.optional_vars.lineno) for name in held_names(node.optional_vars))
     elif isinstance(node, (ast.Import, ast.ImportFrom)):
-        if any((item.asname or item.name.split(".")[0]) == name for item in node.names):
-            yield node.lineno
+        yield from ((item.asname or item.name.split(".")[0], node.lineno) for item in node.names)
     elif isinstance(node, (*_FUNCTIONS, ast.ClassDef, ast.ExceptHandler, ast.MatchAs, ast.MatchStar)):
-        if node.name == name:
-            yield node.lineno
-    elif isinstance(node, ast.MatchMapping) and node.rest == name:
-        yield node.lineno
-    elif isinstance(node, ast.Call) and called_name(node) in ("register_buffer", "register_parameter", "add_module"):
-        first = node.args[0] if node.args else None
-        if isinstance(first, ast.Constant) and f"self.{first.value!s}" == name:
-            yield node.lineno
-    if any(holds(item, name) for item in targets):
-        yield node.lineno  # type: ignore[attr-defined]
+        if node.name is not None:
+            yield node.name, node.lineno
+    elif isinstance(node, ast.MatchMapping):
+        if node.rest is not None:
+            yield node.rest, node.lineno
+    elif isinstance(node, ast.Call) and called_name(node) in _REGISTERS:
+        yield from ((f"self.{item.value!s}", node.lineno) for item in node.args[:1] if isinstance(item, ast.Constant))
 
 
 class _Flow:
@@ -117,7 +127,7 @@ class _Flow:
         if isinstance(item, (ast.With, ast.AsyncWith)):
             for part in item.items:
                 came = self._expression(part.context_expr, came)
-                came = frozenset(_bound_by(part, self._name)) or came
+                came = _bound_by(part, self._name) or came
             return self.through(item.body, came)
         if isinstance(item, ast.Match):
             return self._match(item, came)
@@ -133,16 +143,18 @@ class _Flow:
             self._continues.append(came)
             return frozenset()
         if isinstance(item, (*_FUNCTIONS, ast.ClassDef)):
-            return frozenset(_bound_by(item, self._name)) or came
-        bound = frozenset(_bound_by(item, self._name))
+            return _bound_by(item, self._name) or came
+        bound = _bound_by(item, self._name)
         if isinstance(item, ast.AugAssign) and bound and self._changed is not False:
             return came | bound if self._changed is None else came
         return bound if bound and came else self._expression(item, came)
 
     def _expression(self, node: ast.AST, came: frozenset[int]) -> frozenset[int]:
         """`:=` in it may be evaluated or not."""
-        found = {line for item in [node, *own_nodes(node)] for line in _bound_by(item, self._name)} if came else set()
-        return came | found
+        return came | self._within(node) if came else came
+
+    def _within(self, node: ast.AST) -> frozenset[int]:
+        return _bound_by(node, self._name) | _bound_within(node).get(self._name, frozenset())
 
     def _is_own(self, item: ast.stmt) -> bool:
         """Whether the line is not one of a statement within it."""
@@ -157,7 +169,7 @@ class _Flow:
             if isinstance(item, ast.While):
                 begins = self._expression(item.test, round_)
             else:
-                begins = frozenset(_bound_by(item, self._name)) or round_
+                begins = _bound_by(item, self._name) or round_
             ends = self.through(item.body, begins).union(*self._continues)
             if ends <= round_:
                 break
@@ -172,13 +184,10 @@ class _Flow:
 
     def _try(self, item: ast.Try, came: frozenset[int]) -> frozenset[int]:
         done = self.through(item.body, came)
-        within = {
-            line for part in item.body for node in [part, *own_nodes(part)] for line in _bound_by(node, self._name)
-        }
-        broken = came | within if came else came
+        broken = came.union(*map(self._within, item.body)) if came else came
         done = self.through(item.orelse, done)
         for handler in item.handlers:
-            done |= self.through(handler.body, frozenset(_bound_by(handler, self._name)) or broken)
+            done |= self.through(handler.body, _bound_by(handler, self._name) or broken)
         if item.finalbody:
             after = self.through(item.finalbody, done | broken)
             return after if done else frozenset()
@@ -187,7 +196,7 @@ class _Flow:
     def _match(self, item: ast.Match, came: frozenset[int]) -> frozenset[int]:
         done = came
         for case in item.cases:
-            bound = {line for node in nodes_of(case.pattern) for line in _bound_by(node, self._name)}
-            begins = frozenset(bound) or came
+            bound = frozenset[int]().union(*(_bound_by(node, self._name) for node in nodes_of(case.pattern)))
+            begins = bound or came
             done |= self.through(case.body, begins) | bound
         return done
