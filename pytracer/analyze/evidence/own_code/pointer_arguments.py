@@ -15,7 +15,7 @@ from pytracer.analyze.evidence.syntax.changes import is_among, touched
 from pytracer.analyze.evidence.syntax.imports import imported_names
 from pytracer.analyze.evidence.syntax.loops import LOOPS
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
-from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of
+from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes, scope_of
 
 _POINTERS = ("ctypes", "data_ptr")
 _CONVERTS = frozenset({
@@ -77,8 +77,8 @@ def _pointer(tree: ast.Module, call: ast.Call, argument: ast.expr) -> ast.expr:
     return value if same else argument
 
 
-def _line(scope: object, name: str, line: int) -> int | None:
-    bound = last_binding(scope, name, line)  # type: ignore[arg-type]
+def _line(scope: Scope, name: str, line: int) -> int | None:
+    bound = last_binding(scope, name, line)
     return bound[0] if bound is not None else None
 
 
