@@ -5,6 +5,7 @@ Whether every sentence has one is checked for each finding that a test of this s
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from pathlib import Path
@@ -72,6 +73,14 @@ def test_every_kind_is_used() -> None:
     """The vocabulary has no kind that no rule uses."""
     source = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "pytracer" / "analyze").rglob("*.py"))
     assert set(_MADE.findall(source)) == set(get_args(FactKind))
+
+
+def test_every_piece_of_evidence_is_made_with_data() -> None:
+    """Also those of explanations that no test of this suite comes to; `**` may bring any."""
+    for path in (ROOT / "pytracer").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Evidence":
+                assert len(node.args) + len(node.keywords) > 2, f"{path.name}:{node.lineno} has a sentence alone"
 
 
 def test_type_checker_refuses_a_sentence_without_a_kind() -> None:

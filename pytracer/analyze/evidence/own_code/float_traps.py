@@ -145,7 +145,8 @@ class ImportsEnabler(msgspec.Struct, frozen=True):
     @property
     def evidence(self) -> Evidence:
         """What its table of symbols says."""
-        return Evidence("source-line", f"{self.library} imports {self.function}(), which enables floating-point traps")
+        sentence = f"{self.library} imports {self.function}(), which enables floating-point traps"
+        return Evidence("source-line", sentence, function=self.function)
 
 
 def float_traps(view: ProcessView) -> FloatTraps | ImportsEnabler | None:

@@ -79,7 +79,8 @@ class LetterIndex(msgspec.Struct, frozen=True):
     @property
     def evidence(self) -> Evidence:
         """What the source says."""
-        return Evidence("source-line", f"{self.place} indexes `{self.array}` by `{self.index}` without a check")
+        sentence = f"{self.place} indexes `{self.array}` by `{self.index}` without a check"
+        return Evidence("source-line", sentence, text=f"{self.array}[{self.index}]")
 
 
 def letter_index(view: ProcessView) -> LetterIndex | None:

@@ -76,6 +76,7 @@ class ParsedArgument(msgspec.Struct, frozen=True):
             "source-line",
             f"{self.declared} declares `{self.variable.name}` as {self.variable.type}; {self.parsed} passes its "
             f'address for the unit "{self.stored.unit}"',
+            function=self.function,
         )
 
 

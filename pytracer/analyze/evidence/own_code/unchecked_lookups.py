@@ -98,9 +98,8 @@ class UncheckedLookup(msgspec.Struct, frozen=True):
     @property
     def evidence(self) -> Evidence:
         """The line of C, and how it comes to its index."""
-        return Evidence(
-            "source-line", f"{self.place} takes an element by an index that came of `{self.text}`, without a check"
-        )
+        sentence = f"{self.place} takes an element by an index that came of `{self.text}`, without a check"
+        return Evidence("source-line", sentence, text=self.text)
 
 
 class _Link(msgspec.Struct, frozen=True):

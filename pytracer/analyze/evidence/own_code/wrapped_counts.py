@@ -140,6 +140,8 @@ class WrappedCount(msgspec.Struct, frozen=True):
             f"a register or the stack of {self.function}() has {(1 << self.bits) - self.below}, which is -{self.below} "
             f"for signed numbers; memory has {self.numbers[0]} in `{self.less}`, and {self.numbers[1]} in "
             f"`{self.more}`",
+            function=self.function,
+            value=(1 << self.bits) - self.below,
         )
 
 
