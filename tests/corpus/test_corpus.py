@@ -91,7 +91,8 @@ def test_reported_crash_is_explained(case: dict[str, Any], tmp_path: Path) -> No
         pytest.skip("it mounts a file system of its own: only root may")
     classes = case["class"] if isinstance(case["class"], list) else [case["class"]]
 
-    variables = VARIABLES | ({"OMP_NUM_THREADS": str(case["threads"])} if "threads" in case else {})
+    own = {"OMP_NUM_THREADS": "threads", "PYTHONHASHSEED": "hash_seed"}
+    variables = VARIABLES | {name: str(case[key]) for name, key in own.items() if key in case}
 
     def once(name: str) -> Ended:
         return traced_run(
