@@ -4,6 +4,7 @@ cases.toml has those that rules were made for, ranks.toml failures among ranks, 
 any rule knew them. Cases without expected words were measured only; they are not run here.
 `root`: only root may do what the program does. `or`: what a race may end in as well; `survives`: it may end well, too,
 and is run again. `by_processor`: on some it always ends well. `threads`: of OpenMP, where two race.
+`hash_seed`: of text, where the order of a set is the reason.
 `a|b` in words: which of them is known is up to what the fault overwrote, or to a busy machine.
 Of the sets after the first, one in twenty-four is in `make test-slow`, but none that stands still until its time limit;
 of all, none that needs an extension: tests/crash has such deaths, smaller.

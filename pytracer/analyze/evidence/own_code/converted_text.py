@@ -37,6 +37,7 @@ _STREAM = r"\b(?:i?stringstream|istringstream)\s+(?P<stream>\w+)\s*[({{]\s*{}\s*
 _OPENED = r"\bi?fstream\s+{}\s*[({{]\s*(?P<path>\w+)"
 _ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
 _QUOTED = 60
+_SOME = "some of its words"
 
 
 class ConvertedText(msgspec.Struct, frozen=True):
@@ -102,7 +103,7 @@ def converted_text(view: ProcessView) -> ConvertedText | None:
     column = _COLUMN.match(value or text)
     line, split = _line_of(way[0], column["of"]) if column is not None else (text, None)
     file = _file(view, way, line) if line is not None else None
-    if column is None and file is None:
+    if (split is None and file is None) or split == _SOME or (column is not None and _is_moved(way[0], column["of"])):
         return None
     shown = shortened(" ".join((value or text).split()), _QUOTED)
     index = int(column["number"]) if column is not None else None
@@ -133,14 +134,31 @@ def _line_of(level: Level, columns: str) -> tuple[str | None, str | None]:
     return streams[0]["line"], _split_at(body, streams[0]["stream"])
 
 
+def _is_moved(level: Level, columns: str) -> bool:
+    """Whether items of a container may have got another place: `columns.erase(columns.begin())`."""
+    own = re.escape(columns)
+    return (
+        re.search(
+            rf"\b{own}\s*\.\s*(?:erase|insert|emplace|pop_front|push_front|swap|assign)\s*\("
+            rf"|\b(?:erase|reverse|rotate|sort|swap|remove|unique)\w*\s*\([^;]*\b{own}\b",
+            _before(level),
+        )
+        is not None
+    )
+
+
 def _split_at(body: str, stream: str | None) -> str | None:
-    """Of a loop that takes one word after another from a stream."""
+    """Of a loop that takes one word after another from a stream; `_SOME` where it may leave one out."""
     name = re.escape(stream) if stream is not None else r"\w+"
-    ends = re.findall(rf"\bgetline\s*\(\s*{name}\s*,\s*\w+\s*,\s*('(?:\\.|[^'])')\s*\)", body)
-    if len(ends) == 1:
-        return str(ends[0])
+    ends = [*re.finditer(rf"\bgetline\s*\(\s*{name}\s*,\s*\w+\s*,\s*(?P<mark>'(?:\\.|[^'])')\s*\)", body)]
     words = re.search(rf"\bwhile\s*\(\s*{name}\s*>>\s*\w+", body)
-    return "white space" if words is not None and not ends else None
+    split = ends[0] if len(ends) == 1 else words if not ends else None
+    if split is None:
+        return None
+    kept = re.search(r"\b(?:push|emplace)_back\b", body[split.end() :])
+    if re.search(r"\bif\b|\?", body[split.end() :][: kept.start() if kept is not None else None]):
+        return _SOME
+    return str(split["mark"]) if ends else "white space"
 
 
 def _file(view: ProcessView, way: Sequence[Level], line: str) -> str | None:

@@ -6,6 +6,7 @@ The function has no argtypes, or they say c_int; C then gets the lower 32 bits.
 from __future__ import annotations
 
 import ast
+import builtins
 
 import msgspec
 
@@ -57,11 +58,11 @@ def cut_number(view: ProcessView, index: int) -> CutNumber | None:
         return None
     files = program_files(view.process.snapshot, program_frames(view))
     found = []
-    for call in calls_on(spot.tree, spot.line):
+    for call in (item for item in calls_on(spot.tree, spot.line) if not _is_wrap(item)):
         lines = [*declares(files, called_name(call) or "", "argtypes")]
         for place, item in enumerate(call.args):
             value = arrays.number(item, spot) if not isinstance(item, ast.Starred) else None
-            if value is None or -_SIGN <= value < _SIGN or not 0 <= index - _cut(value) < _NEAR:
+            if value is None or -_SIGN <= value < _SIGN or not _leads_to(_cut(value), index):
                 continue
             kinds = lines[0][2].elts if lines and isinstance(lines[0][2], (ast.List, ast.Tuple)) else []
             if len(lines) > 1 or (lines and (place >= len(kinds) or last_name(kinds[place]) not in _NARROW)):
@@ -69,6 +70,17 @@ def cut_number(view: ProcessView, index: int) -> CutNumber | None:
             at = place_of(view, lines[0][0], lines[0][1]) if lines else None
             found.append(CutNumber(ast.unparse(item), value, ast.unparse(call.func), place + 1, line_words(view), at))
     return found[0] if len(found) == 1 else None
+
+
+def _leads_to(cut: int, index: int) -> bool:
+    """Whether an index is such a number, or follows on it; a small one may be any other number, too."""
+    return cut == index or (abs(cut) >= _NEAR and 0 <= index - cut < _NEAR)
+
+
+def _is_wrap(call: ast.Call) -> bool:
+    """Of `ctypes.c_long(x)`, `int(x)`: what it makes is passed, and not `x`."""
+    name = called_name(call) or ""
+    return name.startswith("c_") or hasattr(builtins, name)
 
 
 def _cut(value: int) -> int:

@@ -19,6 +19,7 @@ from pytracer.analyze.evidence.syntax.scopes import own_nodes
 from pytracer.analyze.naming import LineWords
 from pytracer.analyze.view import ProcessView
 
+_CLOSED = frozenset({"GeneratorExit", "BaseException"})
 _PASSES_ON = frozenset({"enumerate", "tqdm", "iter", "track"})
 
 
@@ -51,7 +52,12 @@ class LeftGenerator(msgspec.Struct, frozen=True):
 
 
 def left_generator(view: ProcessView, files: dict[str, ast.Module], functions: Collection[str]) -> LeftGenerator | None:
-    """The only loop that is left early, over a generator which calls one of these functions behind its `yield`."""
+    """The only loop that is left early, over a generator which calls one of these functions behind its `yield`.
+
+    None where another line calls one, too: which of their objects was left is open.
+    """
+    if sum(_calls(item, functions) for tree in files.values() for item in nodes_of(tree)) != 1:
+        return None
     found = [
         LeftGenerator(
             called_name(call) or "",
@@ -69,6 +75,10 @@ def left_generator(view: ProcessView, files: dict[str, ast.Module], functions: C
     return found[0] if len(found) == 1 else None
 
 
+def _calls(node: ast.AST, functions: Collection[str]) -> bool:
+    return isinstance(node, ast.Call) and called_name(node) in functions
+
+
 def _generators(tree: ast.Module, functions: Collection[str]) -> Iterator[tuple[str, str, ast.Call]]:
     """`PrefetchLoader.__iter__` with the class to make, or a function; and the call behind its `yield`."""
     owners = {
@@ -79,7 +89,7 @@ def _generators(tree: ast.Module, functions: Collection[str]) -> Iterator[tuple[
             continue
         owner = owners.get(id(function))
         yields = [item for item in own_nodes(function) if isinstance(item, (ast.Yield, ast.YieldFrom))]
-        calls = [item for item in own_nodes(function) if isinstance(item, ast.Call) and called_name(item) in functions]
+        calls = [item for item in own_nodes(function) if isinstance(item, ast.Call) and _calls(item, functions)]
         behind = [item for item in calls if yields and all(item.lineno > one.lineno for one in yields)]
         if len(behind) != 1 or len(calls) != 1 or _is_sure(function, behind[0]):
             continue
@@ -90,22 +100,24 @@ def _generators(tree: ast.Module, functions: Collection[str]) -> Iterator[tuple[
 
 
 def _is_sure(function: ast.FunctionDef, call: ast.Call) -> bool:
-    """Whether it is in a `finally`."""
-    final = [part for item in own_nodes(function) if isinstance(item, ast.Try) for part in item.finalbody]
-    return any(node is call for part in final for node in nodes_of(part))
+    """Whether it is in a `finally`, or an `except` takes the GeneratorExit of a loop that was left."""
+    tries = [item for item in own_nodes(function) if isinstance(item, ast.Try)]
+    taken = [one.type for item in tries for one in item.handlers]
+    if any(item is None or _CLOSED & {variable(node) for node in nodes_of(item)} for item in taken):
+        return True
+    return any(node is call for item in tries for part in item.finalbody for node in nodes_of(part))
 
 
 def _left_loops(tree: ast.Module, made_by: str) -> Iterator[tuple[ast.For, ast.stmt]]:
     """Loops over what a class or function of that name makes, which a line of theirs leaves."""
-    names = {
-        name
-        for item in nodes_of(tree)
-        if isinstance(item, ast.Assign) and isinstance(item.value, ast.Call) and called_name(item.value) == made_by
-        for target in item.targets
-        if (name := variable(target)) is not None
-    }
+    made, others = set[str](), set[str]()
+    for item in nodes_of(tree):
+        if isinstance(item, ast.Assign):
+            is_made = isinstance(item.value, ast.Call) and called_name(item.value) == made_by
+            names = made if is_made else others
+            names.update(name for target in item.targets if (name := variable(target)) is not None)
     for loop in nodes_of(tree):
-        if isinstance(loop, ast.For) and _is_over(loop.iter, made_by, names):
+        if isinstance(loop, ast.For) and _is_over(loop.iter, made_by, made - others):
             left = next(_exits(loop.body, inner=False), None)
             if left is not None:
                 yield loop, left

@@ -28,7 +28,8 @@ _MEASURES = Pattern(
     # and a function of another file that is named so
     r"|(?<![.>])\b(?!sizeof|size_t)(?:\w*_)?(?:size|length|len|bytes)(?:_of|_\w+)?\s*\("
 )
-_LENGTH, _QUOTED = 1, 60
+_READS = "open(?:at|64)?|p?read(?:64|v)?|mmap(?:64)?|close|if|while|switch|posix_fadvise|madvise|flock"
+_LENGTH, _FILE, _QUOTED = 1, 4, 60
 
 
 class NativeMap(msgspec.Struct, frozen=True):
@@ -56,6 +57,12 @@ def _is_given(around: Function, length: str) -> bool:
     )
 
 
+def _is_shown(body: str, file: str) -> bool:
+    """Whether another function is given the file, such as `has_rows(fd)`, which may ask for its length."""
+    given = rf"\b(?!(?:{_READS})\b)\w+\s*\([^;(){{}}]*(?<![\w.>]){re.escape(file)}\b[^;(){{}}]*\)"
+    return re.search(given, body) is not None
+
+
 def native_map(view: ProcessView) -> NativeMap | None:
     """The only call of mmap() in the source of the function that died; None where that measures the file."""
     frame = running_frame(view)
@@ -75,5 +82,7 @@ def native_map(view: ProcessView) -> NativeMap | None:
     line = text.count("\n", 0, calls[0].start()) + 1
     if _is_given(around, given[_LENGTH]):
         return None  # by a caller, who may have asked
+    if len(given) > _FILE and _is_shown(text[around.body : closing(text, around.body)], given[_FILE]):
+        return None
     length = shortened(re.sub(r"\s+", " ", given[_LENGTH]).strip(), _QUOTED)
     return NativeMap(line_in(source[0].file, line, None), around.name, length)

@@ -14,7 +14,7 @@ from pytracer._text import list_words
 from pytracer.analyze.evidence.lifetime.variables import line_words
 from pytracer.analyze.evidence.native.fault_function import is_of_own_image
 from pytracer.analyze.evidence.native.native_stack import own_frames
-from pytracer.analyze.evidence.own_code.c_text import function_around, statement_at, without_comments
+from pytracer.analyze.evidence.own_code.c_text import closing, function_around, statement_at, without_comments
 from pytracer.analyze.evidence.own_code.native_source import own_sources
 from pytracer.analyze.evidence.own_code.parse_format import Parse, Stored, Variable, locals_of, parses
 from pytracer.analyze.naming import LineWords, line_in
@@ -90,13 +90,19 @@ def parsed_argument(view: ProcessView) -> ParsedArgument | None:
             calls = [*parses(text, around, place)] if around is not None else []
             if around is None or not calls:
                 continue
-            known = locals_of(text, around, place)
-            used = set(re.findall(r"(?<![\w.>])[A-Za-z_]\w*", lines[number - 1]))
-            pointers = tuple(item for item in known if item in used and known[item].is_pointer)
-            found = _too_large(calls, known)
-            if found is None or not pointers or found[1].name in pointers:
+            found = next(filter(None, (_too_large(item, locals_of(text, around, item.at)) for item in calls)), None)
+            if found is None:
                 return None
             stored, variable, call = found
+            known = locals_of(text, around, place)
+            used = set(re.findall(r"(?<![\w.>])[A-Za-z_]\w*", lines[number - 1]))
+            pointers = tuple(
+                name
+                for name, item in known.items()
+                if name in used and item.is_pointer and _is_overrun(text, item, found, place)
+            )
+            if not pointers or variable.name in pointers:
+                return None
             file = line.file or ""
             return ParsedArgument(
                 variable,
@@ -110,13 +116,23 @@ def parsed_argument(view: ProcessView) -> ParsedArgument | None:
     return None
 
 
-def _too_large(calls: list[Parse], known: dict[str, Variable]) -> tuple[Stored, Variable, Parse] | None:
-    for call in calls:
-        for item in call.stored:
-            variable = known.get(item.variable)
-            if variable is not None and 0 < variable.nbytes < item.nbytes:
-                return item, variable, call
+def _too_large(call: Parse, known: dict[str, Variable]) -> tuple[Stored, Variable, Parse] | None:
+    for item in call.stored:
+        variable = known.get(item.variable)
+        if variable is not None and 0 < variable.nbytes < item.nbytes:
+            return item, variable, call
     return None
+
+
+def _is_overrun(text: str, pointer: Variable, found: tuple[Stored, Variable, Parse], place: int) -> bool:
+    """Whether a pointer had its value when the call stored too much, and got no other one up to a place."""
+    stored, _, call = found
+    units = [item.variable for item in call.stored]
+    if pointer.at > call.at or pointer.name in units[units.index(stored.variable) :]:
+        return False
+    end = closing(text, text.index("(", call.at))
+    own = re.escape(pointer.name)
+    return end is not None and not re.search(rf"(?<![\w.>]){own}\s*=(?!=)|&\s*{own}\b(?!\s*(?:\[|->))", text[end:place])
 
 
 def _line(text: str, place: int) -> int:

@@ -40,10 +40,13 @@ class RowUse(msgspec.Struct, frozen=True):
 def row_uses(body: str, names: tuple[str, ...]) -> Iterator[RowUse]:
     """Writes that nothing checks, of a function with these parameters, by the lines of its body."""
     text = _CASTS.sub("", without_comments(body))
+    names = tuple(item for item in names if item and not _is_set(text, item))
     for block, factors, at in _blocks(text, names):
         for place, column, count in _columns(text, block):
             array = _array_of(text[:place], column)
-            if array in names and count in factors and not _is_checked(text, array, column, count):
+            if array not in names or count not in factors or _is_chosen(text, place, array, column):
+                continue
+            if not _is_checked(text, array, column, count):
                 yield RowUse(array, block, count, text.count("\n", 0, place) + 1, text.count("\n", 0, at) + 1)
 
 
@@ -115,6 +118,33 @@ def _array_of(before: str, column: str) -> str:
         column = without_parentheses(given[-1][1])
     match = re.match(r"^(\w+)\s*\[", column)
     return match[1] if match is not None and closing(column, match.end() - 1) == len(column) - 1 else ""
+
+
+def _is_set(text: str, name: str) -> bool:
+    """Whether the function gives a parameter, or an element of it, another value."""
+    own = rf"(?<![\w.>]){re.escape(name)}"
+    return re.search(rf"(?:\+\+|--)\s*{own}\b|{own}\s*(?:\[[^;\]]*\]\s*)?{_SETS.pattern.lstrip()}", text) is not None
+
+
+def _is_chosen(text: str, place: int, array: str, column: str) -> bool:
+    """Whether a condition before a write has the id or an element, other than to ask for one below 0, or has the write.
+
+    `if (label == ignored) continue;`, `if (valid[i]) { ... }`: the ids that lead out may be the ones left out.
+    """
+    one = rf"(?:\b{re.escape(array)}\s*\[[^;\]]*\]|\b{re.escape(column)}\b)"
+    below = rf"^\s*{one}\s*(?:<\s*0|==\s*-\s*\d+|>=\s*0|!=\s*-\s*\d+|>\s*-\s*1)\s*$"
+    for match in re.finditer(r"\b(?:if|\w*(?:assert|ASSERT|CHECK)\w*)\s*\(", text[:place]):
+        close = closing(text, match.end() - 1)
+        head = text[match.end() : close] if close is not None else ""
+        if close is None or re.fullmatch(below, head):
+            continue
+        start = close + 1 + len(text[close + 1 :]) - len(text[close + 1 :].lstrip())
+        end = closing(text, start) if text[start : start + 1] == "{" else text.find(";", start)
+        inside = end is None or start <= place <= end
+        leaves = re.search(r"\b(?:continue|return|break|goto|throw)\b", text[start:end]) or match[0][:2] != "if"
+        if inside or (leaves and re.search(rf"{one}|\w\s*\[|\b{re.escape(array)}\b", head)):
+            return True
+    return False
 
 
 def _is_checked(text: str, array: str, column: str, count: str) -> bool:

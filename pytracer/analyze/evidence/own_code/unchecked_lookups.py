@@ -16,6 +16,7 @@ from msgspec import structs
 
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.lifetime.where_made import place_of
+from pytracer.analyze.evidence.own_code.lookup_checks import is_asked, is_asked_before
 from pytracer.analyze.evidence.own_code.lookups import Lookup, Lookups, has_unseen, lookups, parameter_of
 from pytracer.analyze.evidence.own_code.named_fields import field_of
 from pytracer.analyze.evidence.own_code.native_bounds import LOOP, NAME
@@ -134,7 +135,7 @@ def unchecked_lookup(view: ProcessView) -> UncheckedLookup | None:
         return None
     access = view.fault.access if view.fault is not None else None
     taken = [item for item in found.found if item.by and (item.writes if access == "write" else item.reads)]
-    if not taken or any(_is_asked(item) for item in taken):
+    if not taken or any(map(is_asked, taken)):
         return None
     arrays = PassedArrays(view)
     links: dict[tuple[str, str], _Link] = {}
@@ -144,7 +145,7 @@ def unchecked_lookup(view: ProcessView) -> UncheckedLookup | None:
     links = {names: item for names, item in links.items() if not item.is_of_one}
     across = [item for item in links.values() if item.crosses]
     chosen = across if len(across) == 1 else [*links.values()]
-    if len(chosen) != 1:
+    if len(chosen) != 1 or is_asked_before(spot, chosen[0].inner):
         return None
     last = next(filter(None, (_last(view, item, spot) for item in taken)), None)
     told = _of(view, found, taken[0], chosen[0], spot)
@@ -211,21 +212,6 @@ def _is_inside(arrays: PassedArrays, link: _Link) -> bool:
     if table is None or by is None or by.low is None or by.high is None or link.table.scaled:
         return False
     return by.low >= 0 and by.high + link.table.offset < table.elements
-
-
-def _is_asked(lookup: Lookup) -> bool:
-    """Whether a condition, or a cut to a range, has the index of the lookup or of one before it."""
-    names = "|".join(sorted(map(re.escape, _variables(lookup))))
-    text = re.sub(r"\b(?:for|while)\s*\([^{}]*?\)\s*(?=[\w{])", " ", "\n".join(lookup.scope.texts))
-    asks = rf"\b(?:if|\w*(?:assert|CHECK)\w*)\s*\([^;{{}}]*\b(?:{names})\b"
-    cuts = rf"\b(?:{names})\s*=[^;]*(?:\?|\b\w*(?:min|max|clamp))"
-    return bool(names) and re.search(f"{asks}|{cuts}", text) is not None
-
-
-def _variables(lookup: Lookup) -> set[str]:
-    own = {lookup.variable} if lookup.variable else set()
-    own |= {name for item in lookup.by for name in (item.variable,) if name}
-    return own.union(*(_variables(item) for item in lookup.by))
 
 
 def _passed(view: ProcessView, lookup: Lookup, spot: Spot) -> str | None:

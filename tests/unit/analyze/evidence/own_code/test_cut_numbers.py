@@ -53,3 +53,16 @@ def test_argtypes_of_a_c_int_are_named_with_their_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize("how", [{"kinds": "ctypes.c_long"}, {"index": CUT - 1}, {"index": -5}, {"row": 3}])
 def test_number_that_arrives_whole_or_is_another_is_not_named(how: dict[str, Any], tmp_path: Path) -> None:
     assert found(tmp_path, **how) is None
+
+
+def test_lower_half_that_is_as_small_as_other_numbers_is_only_named_for_the_same_index(tmp_path: Path) -> None:
+    assert found(tmp_path, index=3000, row=DIM) is None
+    assert found(tmp_path, index=DIM * 5, row=DIM + 5) is not None
+
+
+def test_number_that_another_type_of_ctypes_takes_is_passed_whole(tmp_path: Path) -> None:
+    program = PROGRAM.replace("row * dim, dim", "ctypes.c_long(row * dim), dim").replace("KINDS", "")
+    view = native_view(
+        tmp_path, program, SOURCE, at="lib.row_sum(", way=[("row_sum", "return")], numbers={"row": ROW, "dim": DIM}
+    )
+    assert cut_number(view, CUT) is None

@@ -76,6 +76,8 @@ def test_return_from_within_a_loop_over_a_generator_is_named(monkeypatch: pytest
         ("        self.lib.close_rows(handle)\n", ""),
         ("        handle = self.lib.open_rows()\n", "        self.lib.close_rows(0)\n        handle = 1\n"),  # before
         ("self.lib.close_rows(handle)", "self.lib.log(handle)"),
+        ("    for step", "    loader = list(loader)\n    for step"),  # that is read to its end
+        ("            break\n", "            break\n    lib.close_rows(loader.handle)\n"),  # another way to close it
     ],
 )
 def test_loops_to_their_end_and_other_objects_are_none(old: str, new: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,6 +92,15 @@ def test_call_in_a_finally_runs_in_any_case(monkeypatch: pytest.MonkeyPatch) -> 
         "            self.lib.close_rows(handle)\n",
     )
     assert found(source, monkeypatch) is None
+
+
+def test_call_where_the_end_of_the_generator_is_caught_may_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = OF_CLASS.replace(
+        "        for _ in range(9):\n            yield self.lib.next_row(handle)\n",
+        "        try:\n            yield self.lib.next_row(handle)\n        except GeneratorExit:\n            pass\n",
+    )
+    assert found(source, monkeypatch) is None
+    assert found(source.replace("GeneratorExit", "(OSError, StopIteration)"), monkeypatch) is not None
 
 
 def test_two_loops_that_are_left_leave_open_which_it_was(monkeypatch: pytest.MonkeyPatch) -> None:

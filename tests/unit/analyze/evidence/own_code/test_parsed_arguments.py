@@ -84,11 +84,26 @@ def test_call_with_names_has_its_format_behind_them(tmp_path: Path) -> None:
         ("&clip)", "&options.clip)"),
         ("PyArray_DIM(windows, 0)", "shared_count[7]"),  # the failing line goes through no local pointer
         ('"O!p", &PyArray_Type, &windows, &clip', '"O!", &PyArray_Type, &windows'),
+        ('"O!p", &PyArray_Type, &windows, &clip', '"pO!", &clip, &PyArray_Type, &windows'),  # stored after it
+        ("    npy_intp count", "    windows = PyArray_FROM_OTF(windows, 12, 0);\n    npy_intp count"),
+        ("    npy_intp count", "    if (copied(self, &windows)) return NULL;\n    npy_intp count"),
     ],
 )
 def test_variables_that_fit_or_are_not_known_explain_nothing(old: str, new: str, tmp_path: Path) -> None:
     source = SOURCE.replace(old, new)
     assert found(tmp_path, source, "npy_intp count")[1] is None
+
+
+def test_pointer_that_was_made_after_the_call_is_not_overwritten_by_it(tmp_path: Path) -> None:
+    source = SOURCE.replace(
+        "npy_intp count", "float *rows = PyArray_DATA(windows);\n    rows[at[7]] = 1;\n    npy_intp c"
+    )
+    assert found(tmp_path, source, "rows[at[7]]")[1] is None
+
+
+def test_variable_of_a_later_block_is_another_one(tmp_path: Path) -> None:
+    source = SOURCE.replace("bool clip;", "int clip;").replace("    npy_intp", "    bool clip = 0;\n    npy_intp")
+    assert found(tmp_path, source)[1] is None
 
 
 def test_mismatch_of_another_function_explains_nothing(tmp_path: Path) -> None:

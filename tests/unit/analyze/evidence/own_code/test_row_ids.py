@@ -23,6 +23,8 @@ WRITE = "        diff[i * classes + label] -= 1.f;\n    }\n"
     [
         MALLOC + LABEL + WRITE,
         MALLOC + LABEL + "        diff[label + (i * classes)] = 0;\n    }\n",
+        MALLOC + "    if (!diff) return -1.f;\n" + LABEL + "        if (label < 0) continue;\n" + WRITE,
+        MALLOC + "    if (scores[0] > top) top = scores[0];\n" + LABEL + WRITE,
         MALLOC + LABEL + "        float *row = diff + i * classes;\n        row[label]--;\n    }\n",
         MALLOC + LABEL + "        float *row = &diff[(size_t)i * classes];\n        row[label] += 2;\n    }\n",
         MALLOC + "    for (int i = 0; i < batch; ++i) ++diff[i * classes + labels[i]];\n",
@@ -41,6 +43,15 @@ def test_elements_as_columns_of_a_block_of_rows(body: str) -> None:
     [
         MALLOC + LABEL + "        if (label < 0 || label >= classes) continue;\n" + WRITE,
         MALLOC + LABEL + "        assert(label < classes);\n" + WRITE,
+        MALLOC + LABEL + "        if (label == 255) continue;\n" + WRITE,  # the largest one may be left out
+        MALLOC + LABEL + "        if (labels[i] == ignored) {\n            continue;\n        }\n" + WRITE,
+        MALLOC + LABEL + "        if (!is_class(label)) continue;\n" + WRITE,
+        MALLOC + LABEL + "        if (kept[i] == 0) continue;\n" + WRITE,
+        MALLOC + LABEL + "        if (kept) {\n" + WRITE + "        }\n",
+        "    int top = classes;\n" + MALLOC + LABEL + "        if (label >= top) return -1.f;\n" + WRITE,
+        "    ++classes;\n" + MALLOC + LABEL + WRITE,
+        "    classes = classes + 1;\n" + MALLOC + LABEL + WRITE,
+        MALLOC + "    for (int i = 0; i < batch; i++) labels[i] = known(labels[i]);\n" + LABEL + WRITE,
         MALLOC + LABEL.replace("labels[i])", "labels[i] % classes)") + WRITE,
         MALLOC + LABEL.replace("(labels[i])", "(std::min<long>(labels[i], classes - 1))") + WRITE,
         MALLOC + LABEL + "        loss += diff[i * classes + label];\n    }\n",  # only read

@@ -92,6 +92,49 @@ def test_checked_and_unseen_numbers_are_not_blamed(old: str, new: str, tmp_path:
     assert found(tmp_path, SOURCE.replace(old, new)) is None
 
 
+TAKE = "void take(const float *table, const int *ids, float *out, int n, int rows)\n{\n    EARLIER\n"
+TAKE += "    for (int i = 0; i < n; i++)\n        out[i] = table[ids[i]];\n}\n"
+RUN = "def run(lib, rows, ids, out):\n    EARLIER\n"
+RUN += "    lib.take(rows.data_ptr(), ids.data_ptr(), out.data_ptr(), 3, 9)\nrun(1, 2, 3, 4)\n"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("EARLIER", "for (int i = 0; i < n; i++) { if (ids[i] >= rows) return; }"),
+        ("EARLIER", "if (!all_below(ids, n, rows)) return;"),
+        ("EARLIER", "validate(ids, n, rows);"),
+        ("EARLIER", "for (int i = 0; i < n; i++) ids[i] = hash(i);"),
+        ("EARLIER", "table = cached(rows);"),
+        ("i < n;", "i < n && ids[i] < rows;"),
+        ("table[ids[i]]", "ids[i] < rows ? table[ids[i]] : 0"),
+        ("table[ids[i]]", "table[ids[i] % rows]"),
+        ("table[ids[i]]", "table[ids[i] & 1023]"),
+    ],
+)
+def test_elements_that_the_source_asks_for_or_cuts_are_not_called_unchecked(old: str, new: str, tmp_path: Path) -> None:
+    source, program = TAKE.replace(old, new).replace("EARLIER", ";"), RUN.replace("EARLIER", "pass")
+    assert unchecked_lookup(native_view(tmp_path, program, source, at="lib.take", way=[("take", "table[")])) is None
+
+
+@pytest.mark.parametrize(
+    ("earlier", "told"),
+    [
+        ("assert ids.max() < len(rows)", False),
+        ("if ids.max() >= len(rows): raise IndexError(ids)", False),
+        ("ids = ids.clamp(0, len(rows) - 1)", False),
+        ("ids = torch.randint(0, len(rows), (3,))", False),
+        ("ids = hashed(out) % len(rows)", False),
+        ("ids = ids.contiguous()", True),
+        ("assert out.shape == (3,)", True),
+    ],
+)
+def test_numbers_that_python_asks_for_are_not_called_unchecked(earlier: str, told: bool, tmp_path: Path) -> None:
+    source, program = TAKE.replace("EARLIER", "if (!ids) return;"), RUN.replace("EARLIER", earlier)
+    found = unchecked_lookup(native_view(tmp_path, program, source, at="lib.take", way=[("take", "table[")]))
+    assert (found is not None) == told
+
+
 def test_arrays_of_one_object_alone_leave_open_which_step_was_wrong(tmp_path: Path) -> None:
     assert found(tmp_path, call=BY_NAMES.replace("a.", "b.").replace("b.indptr.ctypes", "b.rows.ctypes", 1)) is None
 
