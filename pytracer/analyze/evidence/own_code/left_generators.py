@@ -38,7 +38,7 @@ class LeftGenerator(msgspec.Struct, frozen=True):
         """Behind what had not run."""
         return (
             f"{self.called}() ({self.call}) is behind the `yield` of {self.generator}, which the loop at {self.loop} "
-            f"never comes back to after its `{self.word}` ({self.left})"
+            f"never comes back to where its `{self.word}` ({self.left}) or an exception leaves it"
         )
 
     @property

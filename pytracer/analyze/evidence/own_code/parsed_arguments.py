@@ -132,6 +132,9 @@ def _is_overrun(text: str, pointer: Variable, found: tuple[Stored, Variable, Par
         return False
     end = closing(text, text.index("(", call.at))
     own = re.escape(pointer.name)
+    null = re.search(rf"\b{own}\s*=\s*(?:NULL|nullptr|0)\b", text[pointer.at : call.at])
+    if null is not None and (pointer.name not in units or "|" in text[call.at : end]):
+        return False  # null because it was not passed, or never set
     return end is not None and not re.search(rf"(?<![\w.>]){own}\s*=(?!=)|&\s*{own}\b(?!\s*(?:\[|->))", text[end:place])
 
 

@@ -182,11 +182,15 @@ def _of_bytes(plain: str, match: re.Match[str], body: _Body) -> _Found | None:
 def _at_count(body: _Body, name: str, count: str) -> _Found | None:
     """`out[n] = 0` of `malloc(n)`: the end of a text, of which only the letters were counted."""
     written = re.search(rf"(?<![\w.>]){re.escape(name)}\s*\[\s*{re.escape(count)}\s*\]\s*=(?!=)", body.text)
+    either = rf"(?:{re.escape(count)}|{re.escape(name)})(?![\w.>])"
     changed = re.search(
-        rf"(?<![\w.>]){re.escape(count)}\s*(?:[-+*/]?=(?!=)|\+\+|--)|(?:\+\+|--)\s*{re.escape(count)}", body.text
+        rf"(?<![\w.>]){either}\s*(?:[-+*/]?=(?!=)|\+\+|--)|(?:\+\+|--)\s*{either}|(?<!&)&\s*{either}(?!\s*\[)",
+        body.text,
     )
     if written is None or changed is not None or not re.fullmatch(r"[\w.>-]+", count):
         return None
+    if re.search(rf"\bif\s*\([^;{{}}]*(?<![\w.>]){re.escape(count)}(?![\w.>])", body.text[: written.start()]):
+        return None  # only where there is room, perhaps
     return (
         f"makes room for `{count}` bytes",
         written.start(),

@@ -56,7 +56,7 @@ def test_break_of_a_loop_over_an_object_is_named_with_the_call_behind_its_yield(
     assert told is not None
     assert told.summary == (
         "close_rows() (line 9) is behind the `yield` of Loader.__iter__(), which the loop at line 13 never comes back "
-        "to after its `break` (line 16)"
+        "to where its `break` (line 16) or an exception leaves it"
     )
     assert told.advice.startswith("Put close_rows() (line 9) into a `finally:` around the loop with the `yield`")
 

@@ -101,6 +101,15 @@ def test_pointer_that_was_made_after_the_call_is_not_overwritten_by_it(tmp_path:
     assert found(tmp_path, source, "rows[at[7]]")[1] is None
 
 
+def test_pointer_of_an_argument_that_may_be_left_out_is_not_called_overwritten(tmp_path: Path) -> None:
+    source = SOURCE.replace("*windows;", "*windows = NULL;").replace('"O!p"', '"|O!p"')
+    assert found(tmp_path, source)[1] is None
+    assert found(tmp_path, source.replace("|", ""))[1] is not None
+    assert (
+        found(tmp_path, source.replace("|", "").replace("O!p", "p").replace("&PyArray_Type, &windows,", ""))[1] is None
+    )
+
+
 def test_variable_of_a_later_block_is_another_one(tmp_path: Path) -> None:
     source = SOURCE.replace("bool clip;", "int clip;").replace("    npy_intp", "    bool clip = 0;\n    npy_intp")
     assert found(tmp_path, source)[1] is None
