@@ -42,25 +42,35 @@ def without_part(view: ProcessView) -> frozenset[str]:
     text = without_texts("\n".join(source[1]))
     plain = text.split("\n")
     around = function_around(text, statement_at(plain, source[0].line))
-    if around is None or "#define" in text[around.body : closing(text, around.body)]:
+    if around is None or _has_own_words(text, text[around.body : closing(text, around.body)]):
         return frozenset()
     parameters = [declared_name(item) for item in around.parameters]
     calls = [pointer_arguments(tree, item) for item in calls_on(tree, line.line)]
     given = [item for item in calls if len(item) == len(parameters) > 1]
     if len(given) != 1:
         return frozenset()
-    parts = reaching(text, around, plain[source[0].line - 1])
+    parts = reaching(
+        text, around, plain[source[0].line - 1], sum(len(item) + 1 for item in plain[: source[0].line - 1])
+    )
     named = zip(parameters, map(without_ctype, given[0]), strict=True)
     names = [(parameter, variable(argument)) for parameter, argument in named]
     taken = {name for parameter, name in names if parameter in parts}
     return frozenset(name for _, name in names if name is not None and name not in taken)
 
 
-def reaching(text: str, around: Function, statement: str) -> set[str]:
-    """The names that have a part in where the elements of a statement lie."""
+def _has_own_words(text: str, body: str) -> bool:
+    """Whether a function has a lambda, or macros of the file, which are not read."""
+    macros = "|".join(re.findall(r"(?m)^\s*#\s*define\s+(\w+)\(", text))
+    lambdas = re.search(r"(?<![\w\])])\s*\[\s*[&=]?[\w\s,&=]*\]\s*(?:\([^()]*\)\s*)?\{", body)
+    return "#define" in body or lambdas is not None or bool(macros and re.search(rf"\b(?:{macros})\s*\(", body))
+
+
+def reaching(text: str, around: Function, statement: str, place: int | None = None) -> set[str]:
+    """The names that have a part in where the elements of a statement lie; with its place, in how often it runs."""
     body = text[around.body : closing(text, around.body)]
     bases, inner = _indexed(statement)
     found = {*bases}
+    inner |= _of_loops(text, around, place) if place is not None else set()
     left = inner.union(*(_made_of(body, name, elements=False) for name in bases - inner))
     while left:
         name = left.pop()
@@ -68,6 +78,25 @@ def reaching(text: str, around: Function, statement: str) -> set[str]:
         bases.discard(name)
         left |= _made_of(body, name, elements=True) - (found - bases)
     return found
+
+
+def _of_loops(text: str, around: Function, place: int) -> set[str]:
+    """Of the loops around a place: their heads, and the conditions that leave them."""
+    found: list[str] = []
+    for match in re.finditer(r"\b(?:for|while)\s*\(|\bdo\s*(?=\{)", text[around.body : place]):
+        at = around.body + match.end()
+        head = closing(text, at - 1) if match[0].endswith("(") else at - 1
+        start = text.find("{", head + 1) if head is not None else -1
+        if head is None or start < 0 or text[head + 1 : start].strip():
+            continue
+        end = closing(text, start)
+        if end is None or not start < place < end:
+            continue
+        tail = re.match(r"\s*while\s*\([^;]*", text[end + 1 :]) if not match[0].endswith("(") else None
+        found += [text[at:head] if match[0].endswith("(") else "", tail[0] if tail is not None else ""]
+        leaves = r"\bif\s*\((?P<asks>[^;{}]*)\)\s*\{?[^;{}]*\b(?:break|return|goto)\b"
+        found += [item["asks"] for item in re.finditer(leaves, text[start:end])]
+    return {name for item in found for name in re.findall(_NAME, item)}
 
 
 def _indexed(statement: str) -> tuple[set[str], set[str]]:
@@ -95,6 +124,8 @@ def _made_of(body: str, name: str, *, elements: bool) -> set[str]:
         match[0] for match in re.finditer(rf"\b\w[\w:<>, ]*\s[*&]*{own}\s*[({{][^;]*;", body)
     ]  # `vector<int> x(n);`
     parts += [match[0] for match in re.finditer(rf"{own}\s*(?:\.|->)\s*\w+\s*\([^;]*;", body)]
+    parts += [match[0] for match in re.finditer(rf"{own}\s*(?:\.|->)\s*\w[\w.\[\]]*\s*=(?!=)[^;]*;", body)]
+    parts += [match[0] for match in re.finditer(rf"(?<=[;{{}}])\s*[\w:]+\s*\([^;{{}}]*{own}(?!\s*\[)[^;]*;", body)]
     parts += [match[0] for match in re.finditer(rf"\w+\s*\([^;{{}}]*&\s*{own}[^;]*;", body)]
     if not elements:
         return {item for part in parts for item in re.findall(_NAME, part)}

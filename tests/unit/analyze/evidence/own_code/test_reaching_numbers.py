@@ -36,6 +36,13 @@ run(1, 2, 3, 4, 5, 6, 7)
         ("ids[i];", "ids[i];\n        if (k == most) continue;", set()),
         ("    for (int i", "    step(&n, most);\n    for (int i", set()),
         ("    for (int i", "    ids = ids + most;\n    for (int i", set()),
+        ("    for (int i", "    locate(n, most);\n    for (int i", set()),  # of C++, by a reference
+        ("    for (int i", "    view_t ids;\n    ids.rows = most;\n    for (int i", set()),
+        ("    for (int i", "    auto of = [&](int i) { return i + most; };\n    for (int i", set()),
+        ("void topn", "#define OF(i) ((i) * most)\nvoid topn", {"most"}),
+        ("const int k = ids[i];", "const int k = ids[i];\n        if (left-- < most) break;", set()),
+        ("for (int i = first; i < n; i++) {", "int i = first;\n    while (run < most) {", {"n"}),
+        ("    for (int i = first; i < n; i++) {", "    int i = first, left = most;\n    while (--left) {", {"n"}),
         ("    for (int i", "    int *kept = ids;\n    kept[0] = most;\n    for (int i", set()),  # of another name
     ],
 )
