@@ -12,9 +12,10 @@ from pytracer.analyze.behind import Place
 from pytracer.analyze.collectives.ways import quoted
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
-from pytracer.analyze.evidence.syntax.calls import without_wrappers
+from pytracer.analyze.evidence.syntax.bindings import set_by
+from pytracer.analyze.evidence.syntax.calls import called_name, without_wrappers
 from pytracer.analyze.evidence.syntax.loops import loops_around
-from pytracer.analyze.evidence.syntax.names import bare_names
+from pytracer.analyze.evidence.syntax.names import last_name
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of
 from pytracer.analyze.naming import line_in
@@ -25,7 +26,8 @@ from pytracer.report.job import PythonFrame
 _LONGEST = 60
 _DEEPEST = 2  # functions
 _WRAPPERS = ("list", "tuple", "enumerate", "tqdm", "reversed", "iter")
-_ADDS = ("append", "add", "extend")
+_ADDS = ("append", "extend")
+_NUMBERS = ("int", "len", "ord", "round")
 _SET_METHODS = ("union", "difference", "intersection", "symmetric_difference")
 
 
@@ -106,28 +108,39 @@ def _of_loop(way: _Way, items: ast.expr, spot: Spot, depth: int) -> SetLoop | No
 
 
 def _loops_of(function: ast.FunctionDef, spot: Spot) -> Iterator[tuple[ast.expr, Spot]]:
-    """The loops in which a function makes the items that it yields or returns."""
-    for item in own_nodes(function):
-        loops: Sequence[ast.For | ast.comprehension] = [item] if isinstance(item, ast.For) else []
+    """The loops in which a function makes the items that it yields or returns, in the order of the loop."""
+    given = [without_wrappers(item.value, _WRAPPERS) for item in own_nodes(function)
+             if isinstance(item, (ast.Return, ast.YieldFrom)) and item.value is not None]  # fmt: skip
+    names = {item.id for item in given if isinstance(item, ast.Name)} - _sorted_in(function)
+    made = [value for item in own_nodes(function) for target, value in set_by(item)
+            if isinstance(target, ast.Name) and target.id in names and isinstance(value, ast.expr)]  # fmt: skip
+    for item in [*given, *(without_wrappers(value, _WRAPPERS) for value in made)]:
         if isinstance(item, (ast.ListComp, ast.GeneratorExp)):
-            loops = item.generators[:1]
-        for loop in loops:
-            inside = Spot(spot.file, spot.tree, function, loop.iter.lineno)
-            if isinstance(loop, ast.comprehension) or _makes_items(function, loop):
-                yield loop.iter, inside
+            yield item.generators[0].iter, Spot(spot.file, spot.tree, function, item.generators[0].iter.lineno)
+    for loop in own_nodes(function):
+        if isinstance(loop, ast.For) and _makes_items(loop, names):
+            yield loop.iter, Spot(spot.file, spot.tree, function, loop.iter.lineno)
 
 
-def _makes_items(function: ast.FunctionDef, loop: ast.For) -> bool:
+def _sorted_in(function: ast.FunctionDef) -> set[str]:
+    """`found.sort()`, `found = sorted(found)`."""
+    calls = [item for item in own_nodes(function) if isinstance(item, ast.Call)]
+    own = [item.func.value for item in calls if isinstance(item.func, ast.Attribute) and item.func.attr == "sort"]
+    own += [target for item in own_nodes(function) for target, value in set_by(item)
+            if isinstance(value, ast.Call) and called_name(value) == "sorted"]  # fmt: skip
+    return {item.id for item in own if isinstance(item, ast.Name)}
+
+
+def _makes_items(loop: ast.For, names: set[str]) -> bool:
     """`yield`, or what it appends to a list that the function returns."""
-    given = {name for item in own_nodes(function) if isinstance(item, ast.Return) and item.value is not None
-             for name in bare_names(item.value)}  # fmt: skip
     return any(
         isinstance(item, (ast.Yield, ast.YieldFrom))
         or (
             isinstance(item, ast.Call)
             and isinstance(item.func, ast.Attribute)
             and item.func.attr in _ADDS
-            and bool(bare_names(item.func.value) & given)
+            and isinstance(item.func.value, ast.Name)
+            and item.func.value.id in names
         )
         for item in nodes_of(loop)
     )
@@ -137,7 +150,7 @@ def _is_set(value: ast.expr) -> bool:
     if isinstance(value, ast.Set):
         return not all(map(_is_number, value.elts))
     if isinstance(value, ast.SetComp):
-        return True
+        return not _is_counted(value)
     if isinstance(value, ast.BinOp) and isinstance(value.op, (ast.Sub, ast.BitAnd, ast.BitOr, ast.BitXor)):
         return any(_is_set(side) for side in (value.left, value.right))
     called = value.func if isinstance(value, ast.Call) else None
@@ -146,13 +159,25 @@ def _is_set(value: ast.expr) -> bool:
     return isinstance(called, ast.Attribute) and called.attr in _SET_METHODS and _is_set(called.value)
 
 
+def _is_counted(value: ast.SetComp) -> bool:
+    """`{int(key) for key in keys}`, `{n for n in range(8)}`: numbers."""
+    first = value.generators[0]
+    if isinstance(value.elt, ast.Name) and ast.unparse(first.target) == value.elt.id:
+        return _are_numbers([first.iter])
+    return isinstance(value.elt, ast.Call) and called_name(value.elt) in _NUMBERS
+
+
 def _is_number(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and isinstance(node.value, (int, float))
 
 
-def _are_numbers(given: list[ast.expr]) -> bool:
+def _are_numbers(given: Sequence[ast.AST]) -> bool:
     """`set(range(8))`, `set([3, 5])`: numbers have the same hash in each process."""
     node = given[0] if len(given) == 1 else None
     if isinstance(node, (ast.List, ast.Tuple, ast.Set)):
         return all(map(_is_number, node.elts))
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "range"
+    if not isinstance(node, ast.Call):
+        return False
+    if called_name(node) == "map" and node.args:
+        return last_name(node.args[0]) in _NUMBERS
+    return called_name(node) in ("range", "tolist")

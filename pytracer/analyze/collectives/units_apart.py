@@ -79,7 +79,7 @@ def _decided(said: str, snapshot: Snapshot, frame: PythonFrame) -> UnitsApart:
     number_of_line = line_in(test.file, test.node.lineno, frame.file)
     line = f"{number_of_line} ({head})"
     if test.draw is None:
-        advice = skipped_unit_advice(snapshot, frame, test.node, line)
+        advice = skipped_unit_advice(snapshot, frame, test.node, line, test.file)
         return UnitsApart(f"{said}: {line} decides", advice, f"{said}: {number_of_line} decides")
     number = drawn_words(test.draw, test.file, frame.file)
     seeds = seed_words(program_files(snapshot, [frame]), test.draw, frame.file)

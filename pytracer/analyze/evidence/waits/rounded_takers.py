@@ -13,13 +13,13 @@ import msgspec
 from pytracer.analyze.evidence.failing.expressions import short, source
 from pytracer.analyze.evidence.slicing.callers import called_function
 from pytracer.analyze.evidence.slicing.calls import argument_of
-from pytracer.analyze.evidence.syntax.bindings import bound_value
+from pytracer.analyze.evidence.syntax.bindings import bound_value, set_by
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.coroutines import Coroutine
-from pytracer.analyze.evidence.syntax.loops import ITEM_COMPREHENSIONS, loops_around
-from pytracer.analyze.evidence.syntax.names import last_name
+from pytracer.analyze.evidence.syntax.loops import ITEM_COMPREHENSIONS, deciding_ifs, loops_around
+from pytracer.analyze.evidence.syntax.names import bare_names, last_name
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
-from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of
+from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes, scope_of, spans
 from pytracer.analyze.naming import LineWords, line_in
 
 _PUT = ("put", "put_nowait")
@@ -29,11 +29,16 @@ _DEEPEST = 3  # queues, from the one that is joined to that which has the parts
 
 
 class _Parts(msgspec.Struct, frozen=True):
-    """What makes the parts, `rows.split(size)`: `size` as it is named at the loop that puts them."""
+    """What makes the parts, `rows.split(size)`: `size` as it is named at the loop that puts them.
+
+    `scope`, `of_names`: the function of that loop, and the variables that this goes back to.
+    """
 
     file: str
     node: ast.expr
     size: str
+    scope: Scope | None = None
+    of_names: frozenset[str] = frozenset()
 
 
 class RoundedTaker(msgspec.Struct, frozen=True):
@@ -86,6 +91,10 @@ def rounded_taker(
     parts = _parts_of(files, run, names)
     if parts is None or parts.size.rpartition(".")[2] != by.rpartition(".")[2]:
         return None
+    if parts.scope is taker.node and _reached(taker.node, floor.left).isdisjoint(parts.of_names):
+        return None
+    if any(_leaves_rest_out(item.node, by) for item in run):
+        return None
     at, made = line_in(taker.file, floor.lineno, here), line_in(parts.file, parts.node.lineno, here)
     return RoundedTaker(short(source(floor)), at, short(source(parts.node)), made, divided, by)
 
@@ -135,12 +144,45 @@ def _parts_of(
     part, put = puts[0]
     loop = next(reversed(loops_around(part.tree, getattr(put, "lineno", 0))), None)
     if isinstance(loop, ast.For):
-        return next(_made(files, part.file, part.tree, loop.iter), None)
+        if any(spans(loop, item.lineno) for item, _ in deciding_ifs(part.tree, getattr(put, "lineno", 0))):
+            return None  # some are left out
+        found = next(_made(files, part.file, part.tree, loop.iter), None)
+        of_names = frozenset(_reached(part.node, loop.iter))
+        return msgspec.structs.replace(found, scope=part.node, of_names=of_names) if found is not None else None
     gets = [item for item in own_nodes(part.node) if isinstance(item, ast.Call) and called_name(item) == "get"]
     if len(gets) != 1 or not isinstance(gets[0].func, ast.Attribute):
         return None
     before = last_name(gets[0].func.value)
     return _parts_of(files, run, frozenset({before}), depth - 1) if before is not None else None
+
+
+def _reached(scope: Scope, node: ast.AST) -> set[str]:
+    """The variables of an expression, and those that the function made them of."""
+    reached, new = set[str](), bare_names(node)
+    while new:
+        reached |= new
+        values = (value for item in own_nodes(scope) for target, value in set_by(item)
+                  if value is not None and bare_names(target) & new)  # fmt: skip
+        new = {name for value in values for name in bare_names(value)} - reached
+    return reached
+
+
+def _leaves_some_out(node: ast.AST) -> bool:
+    match node:
+        case ast.comprehension(ifs=[_, *_]) | ast.Subscript(slice=ast.Slice(upper=ast.UnaryOp())):
+            return True
+    return False
+
+
+def _leaves_rest_out(scope: Scope, by: str) -> bool:
+    """`rows[: n // size * size]`, `assert n % size == 0`: the rest is known of."""
+    for item in own_nodes(scope):
+        match item:
+            case ast.BinOp(op=ast.Mod(), right=right) if source(right) == by:
+                return True
+            case ast.BinOp(op=ast.Mult(), left=left, right=right) if source(right) == by or source(left) == by:
+                return True
+    return False
 
 
 def _made(files: Mapping[str, ast.Module], file: str, tree: ast.Module, value: ast.expr) -> Iterator[_Parts]:
@@ -157,12 +199,23 @@ def _made(files: Mapping[str, ast.Module], file: str, tree: ast.Module, value: a
 
 
 def _parts(nodes: Sequence[ast.AST]) -> Iterator[tuple[ast.expr, str]]:
-    """`rows.split(size)`, `torch.split(rows, size)`, `range(0, n, size)`, `batched(rows, size)`."""
-    for item in (part for node in nodes for part in nodes_of(node)):
+    """`rows.split(size)`, `torch.split(rows, size)`, `range(0, n, size)`, `batched(rows, size)`.
+
+    Not where some of them are left out: `if len(part) == size`, `[:-1]`, or a range that ends before the rest.
+    """
+    found = [part for node in nodes for part in nodes_of(node)]
+    if any(_leaves_some_out(item) for item in found):
+        return
+    ends = {target.id for item in found for target, value in set_by(item)
+            if isinstance(target, ast.Name) and not isinstance(value, (*_PLAIN, ast.Subscript))}  # fmt: skip
+    for item in found:
         match item:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="np" | "numpy" | "re"))):
+                continue  # np.split() takes a number of parts
             case ast.Call(func=ast.Attribute(attr="split"), args=[*_, size]) if not isinstance(size, ast.Constant):
                 yield item, source(size)
-            case ast.Call(func=ast.Name(id="range"), args=[_, _, size]):
-                yield item, source(size)
+            case ast.Call(func=ast.Name(id="range"), args=[_, end, size]):
+                if isinstance(end, (*_PLAIN, ast.Subscript)) and ast.unparse(end) not in ends:
+                    yield item, source(size)
             case ast.Call(func=ast.Name(id="batched") | ast.Attribute(attr="batched"), args=[_, size]):
                 yield item, source(size)

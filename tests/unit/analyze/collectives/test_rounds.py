@@ -208,10 +208,20 @@ def test_loop_is_followed_into_what_makes_its_items(made: str, body: str, call: 
         (KEPT, "for name in self.names:\n            log(name)\n        return list(self.state)", "self.buckets()"),
         (KEPT, LISTS.replace("return found", "return sorted(self.state)"), "self.buckets()"),
         (KEPT, YIELDS, "sorted(self.buckets())"),
+        (KEPT, LISTS.replace("return found", "return sorted(found)"), "self.buckets()"),
+        (KEPT, LISTS.replace("return found", "found.sort()\n        return found"), "self.buckets()"),
+        (KEPT, "return sorted(self.state[name] for name in self.names)", "self.buckets()"),
+        (KEPT, "sizes = [len(name) for name in self.names]\n        log(sizes)\n        return [*self.state]",
+         "self.buckets()"),
+        (KEPT, "count = sum(1 for name in self.names)\n        return [*self.state][:count]", "self.buckets()"),
+        ("{number for number in range(8)}", YIELDS, "self.buckets()"),
+        ("{int(name) for name in state}", YIELDS, "self.buckets()"),
+        ("set(map(int, state))", YIELDS, "self.buckets()"),
+        ("set(state.labels.tolist())", YIELDS, "self.buckets()"),
     ],
-)
+)  # fmt: skip
 def test_items_that_have_one_order_are_followed_to_no_set(made: str, body: str, call: str, run: Path) -> None:
-    """The look-alikes: a list, sorted names, and a set that only something else is made of."""
+    """The look-alikes: a list, sorted names, numbers, and a set that only something else is made of."""
     source = BUCKETS.format(made, body, call)
     line = next(n for n, text in enumerate(source.splitlines(), 1) if "for bucket" in text)
     assert set_loop(SNAPSHOT, at(program_in(run, source), line + 1)) is None

@@ -16,7 +16,7 @@ from tests.support.scenarios import TORCH, program_in
 PROGRAM = """\
 import torch
 class Net(nn.Module):
-    def forward(self, x):
+    def forward(self, x, full=False):
         for layer in self.layers:
             {test}
             x = layer(x)
@@ -103,9 +103,15 @@ def test_unit_that_a_rank_has_no_data_for_is_to_run_on_all_ranks(test: str, run:
     assert said.endswith("Or do not make it a unit of its own.")
 
 
-@pytest.mark.parametrize("test", ["if self.skip(): continue", "if layer.frozen: continue"])
+@pytest.mark.parametrize(
+    "test",
+    [
+        *("if self.skip(): continue", "if layer.frozen: continue", "if self.calls[x.device] > 3: continue"),
+        *("if not x.requires_grad: continue", "if full: continue"),
+    ],
+)
 def test_unit_that_something_else_skips_can_be_decided_by_one_rank(test: str, run: Path) -> None:
-    """The look-alikes."""
+    """The look-alikes: what the module keeps, an option, and what is no data of a tensor."""
     said = advice(reported(run, test, [[[0, 2]], [[0, 1, 2]]]))
     assert "Let one rank decide and broadcast it, or run the unit on all ranks (take the `continue` of line 5" in said
     assert "data of its own" not in said and "both ways" not in said

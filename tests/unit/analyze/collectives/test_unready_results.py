@@ -83,12 +83,34 @@ def test_variable_that_the_other_ranks_have_none_in_is_told(lines: tuple[str, ..
         (ONE_OF, "pass", "if merged: return sorted(merged)"),
         (ONE_OF, "pass", "return merged"),
         (ONE_OF, "pass", "return rows"),
+        (ONE_OF, "pass", "return sorted(merged) if rank == 0 else None"),
+        (ONE_OF, "pass", "return sorted(merged or [])"),
+        (ONE_OF, "pass", "merged = merged or []\n    return sorted(merged)"),
+        (ONE_OF, "pass", "print(merged)\n    return rows"),
+        (ONE_OF, "pass", "return {'rows': merged}"),
+        (ONE_OF, "pass", "writes = rank == 0\n    if writes: return sorted(merged)"),
+        (ONE_OF, "pass", "full = merged is not None\n    return sorted(merged) if full else rows"),
     ],
 )
 def test_variable_that_all_ranks_can_use_is_not(lines: tuple[str, ...], run: Path) -> None:
-    """The look-alikes: a list on each rank, a test around its use, and None that is only handed on."""
+    """The look-alikes: a list on each rank, a test around its use, another value, and None that is only handed on."""
     said = told(run, COLLECTS.format(*lines), ("collect", 8), "gather_object")
     assert "call collect() on all ranks" in said and "is None on" not in said
+
+
+def test_use_before_another_collective_is_no_place_to_return(run: Path) -> None:
+    """All ranks have to come to that one."""
+    source = COLLECTS.format(ONE_OF, "pass", "total = sum(merged)\n    dist.barrier()\n    return total")
+    said = told(run, source, ("collect", 8), "gather_object")
+    assert said.endswith("There `merged` is None on the other ranks (line 6): let line 9 use it only where it is not.")
+
+
+def test_argument_on_another_line_of_the_collective_is_no_use_behind_it(run: Path) -> None:
+    source = COLLECTS.format(ONE_OF, "pass", "return merged")
+    source = source.replace(
+        "(rows, merged, dst=0)", "(\n        rows, object_gather_list=[*merged] if rank == 0 else merged)"
+    )
+    assert "is None on" not in told(run, source, ("collect", 8), "gather_object")
 
 
 def test_property_that_communicates_is_to_be_read_on_all_ranks(run: Path) -> None:

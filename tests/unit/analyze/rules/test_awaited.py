@@ -251,6 +251,14 @@ def test_results_of_which_one_fewer_is_taken_than_there_are_parts_are_told(
         ("len(rows) // size", "len(pack(rows, size))"),
         ("[item for item in rows.split(size)]", "[rows[n * size:][:size] for n in range(len(rows) // size)]"),
         ("rows.split(size)", "rows.split(64)"),
+        ("rows.split(size)]", "rows.split(size) if len(item) == size]"),
+        ("rows.split(size)]", "rows.split(size)][:-1]"),
+        ("in rows.split(size)", "in np.split(rows, size)"),
+        ("item in rows.split(size)", "item in range(0, len(rows) - size + 1, size)"),
+        ("    for part in pack", "    rows = rows[: len(rows) // size * size]\n    for part in pack"),
+        ("    count = ", "    assert len(rows) % size == 0\n    count = "),
+        ("        trainer.inputs", "        if len(part) < size:\n            break\n        trainer.inputs"),
+        ("len(rows) //", "len(others) //"),
     ],
 )
 def test_results_that_are_all_taken_are_no_reason_nor_an_error_that_would_end_the_program(
