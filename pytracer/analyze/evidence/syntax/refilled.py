@@ -16,6 +16,7 @@ from pytracer.analyze.evidence.syntax.unbounded import EndlessLoop, Reason, body
 _TAKES = frozenset({"pop", "popleft", "get", "get_nowait", "heappop", "popitem"})
 _PUTS = frozenset({"append", "extend", "appendleft", "put", "put_nowait", "insert", "add", "heappush"})
 _OF_HEAP = ("heappop", "heappush")
+_PARTS = (ast.Attribute, ast.Subscript, ast.BinOp)
 _ORDERS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 
 
@@ -29,6 +30,8 @@ class _Refilled(msgspec.Struct, frozen=True):
 
 def refilled(loop: EndlessLoop, test: ast.expr) -> Reason | None:
     """Why a loop whose condition asks for a list may not empty it."""
+    if _is_counted(loop, test):
+        return None
     for name in names_read(test):
         calls = [item for item in body_of(loop) if isinstance(item, ast.Call) and _container(item) == name]
         takes = next((item for item in calls if called_name(item) in _TAKES), None)
@@ -73,6 +76,8 @@ def _put_back(loop: EndlessLoop, found: _Refilled, taken: str) -> Reason | None:
     tests = [item for item in _around(loop.body, found.puts) if isinstance(item, ast.If)]
     if any(_is_counted(loop, item.test) for item in tests) or _asks_for_members(loop, tests):
         return None  # tries that are limited
+    if _is_cut(loop, taken) or (any(_reads_part(item.test, taken) for item in tests) and _works_on(loop, taken)):
+        return None  # it comes nearer to its end each time
     name, line, took = found.name, found.puts.lineno, found.takes.lineno
     back = f"line {line} puts `{taken}` back into `{name}`, from which line {took} takes"
     tried = next((item for item in reversed([*_around(loop.body, found.puts)]) if isinstance(item, ast.Try)), None)
@@ -82,7 +87,7 @@ def _put_back(loop: EndlessLoop, found: _Refilled, taken: str) -> Reason | None:
         holds = f"`{held}`" if _in(guard.body, found.puts) else f"not `{held}`"
         where = f"where {holds} (line {guard.lineno}): as long as that holds for all that it tries"
         asked = f"the data for which {holds} (line {guard.lineno})"
-    elif tried is not None and not _in(tried.body, found.puts):
+    elif tried is not None and any(_in(item.body, found.puts) for item in tried.handlers):
         where = f"where the `try` of line {tried.lineno} fails: as long as it fails for all that it tries"
         asked = f"the error that the `try` of line {tried.lineno} catches"
     else:
@@ -93,6 +98,49 @@ def _put_back(loop: EndlessLoop, found: _Refilled, taken: str) -> Reason | None:
         f"leave it out, or raise an error that names it, above a limit. See {asked}: where nothing else can be taken, "
         "no pass changes that.",
     )
+
+
+def _is_cut(loop: EndlessLoop, taken: str) -> bool:
+    """`rows = rows[8:]`, `node = node.parent`, `left = left - 1`: what is put back is another one."""
+    return any(
+        isinstance(target, ast.Name) and target.id == taken and isinstance(value, _PARTS) and _is_in(value, taken)
+        for item in body_of(loop)
+        for target, value in set_by(item)
+    )
+
+
+def _reads_part(test: ast.expr, taken: str) -> bool:
+    """`clip.finished()`, `clip.left > 0`, `len(clip)`: the condition asks the item itself how far it is."""
+    return any(
+        (isinstance(item, (ast.Attribute, ast.Subscript)) and _is_name(item.value, taken))
+        or (isinstance(item, ast.Call) and called_name(item) == "len" and _is_given(item, taken))
+        for item in nodes_of(test)
+    )
+
+
+def _works_on(loop: EndlessLoop, taken: str) -> bool:
+    """Whether a method of the item is called beside the conditions, or it is given to a function of the program."""
+    tests = {id(part) for item in body_of(loop) if isinstance(item, ast.If) for part in nodes_of(item.test)}
+    for item in body_of(loop):
+        if not isinstance(item, ast.Call) or id(item) in tests:
+            continue
+        if isinstance(item.func, ast.Attribute) and _is_name(item.func.value, taken):
+            return True
+        if _is_given(item, taken) and called_name(item) not in _PUTS:
+            return True
+    return False
+
+
+def _is_given(call: ast.Call, taken: str) -> bool:
+    return any(_is_name(item, taken) for item in call.args)
+
+
+def _is_name(node: ast.AST, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name
+
+
+def _is_in(node: ast.AST, name: str) -> bool:
+    return any(_is_name(item, name) for item in nodes_of(node))
 
 
 def _more_of_it(found: _Refilled) -> Reason:

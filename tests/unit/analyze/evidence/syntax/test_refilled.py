@@ -94,3 +94,39 @@ def test_other_work_that_is_put_in_is_not_said_to_be_put_back() -> None:
     """The look-alike: what the loop finds, of which only a circle never ends."""
     found = retries(puts="todo.append(self.parent[frame])")
     assert found is not None and "puts `frame` back" not in found.words and "one circle in the data" in found.words
+
+
+WORKS = """\
+def read(self, todo, frames):
+    while {0}:
+        clip = todo.popleft()
+        {1}
+        if {2}:
+            todo.append(clip)
+"""
+
+
+@pytest.mark.parametrize(
+    ("head", "more", "test", "told"),
+    [
+        ("todo", "pass", "not clip.done()", True),
+        ("todo", "self.check(clip)", "clip not in self.seen and self.bad[clip]", False),
+        ("todo", "frames.append(clip.decode())", "not clip.finished()", False),
+        ("todo", "self.step(clip)", "clip.left > 0", False),
+        ("todo", "clip = clip[8:]", "len(clip) > 8", False),
+        ("todo", "clip = clip.parent", "self.goes_on(clip)", False),
+        ("todo and budget > 0", "budget -= 1", "self.bad(clip)", False),
+    ],
+)
+def test_item_that_comes_nearer_to_its_end_is_not_said_to_go_on(head: str, more: str, test: str, told: bool) -> None:
+    """The look-alikes: several clips read in turns, what is left of one, a limit in the head of the loop."""
+    found = reason(WORKS.format(head, more, test), 3)
+    assert (found is not None and "puts `clip` back" in found.words) == told
+
+
+def test_item_that_is_put_back_where_no_error_came_is_not_said_to_fail() -> None:
+    """Iterators in turns: `else` of the `try`."""
+    source = FAILS.replace("            pass\n", "").replace("        except OSError:\n            left.append(name)",
+        "        except StopIteration:\n            pass\n        else:\n            left.append(name)")  # fmt: skip
+    found = reason(source)
+    assert found is None or "fails" not in found.words
