@@ -75,105 +75,35 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
-
-from pytracer._text import capital
-from pytracer.analyze.behind import Behind
 from pytracer.analyze.deaths.order import is_interrupt
-from pytracer.analyze.evidence.ends.dismissed_children import dismissed_evidence
 from pytracer.analyze.evidence.ends.ended_with_parent import went_round
 from pytracer.analyze.evidence.ends.sent_signals import deadly_signal
 from pytracer.analyze.evidence.ends.signal_senders import from_time_limit
-from pytracer.analyze.evidence.exceptions.unmade import UnmadeError
-from pytracer.analyze.evidence.exceptions.unmade_results import UnmadeResult
-from pytracer.analyze.evidence.waits.ended_fillers import EndedFiller
 from pytracer.analyze.evidence.waits.ended_threads import (
-    ended_thread_evidence,
     lost_results,
 )
-from pytracer.analyze.evidence.waits.executor_threads import unfinished_task
-from pytracer.analyze.evidence.waits.exited_workers import ExitedWorkers, all_exited_workers, asks_another
-from pytracer.analyze.evidence.waits.forked_pool import ForkedPool
-from pytracer.analyze.evidence.waits.forked_pool_words import pool_of
+from pytracer.analyze.evidence.waits.exited_workers import all_exited_workers, asks_another
 from pytracer.analyze.evidence.waits.held_by_parent import HeldByParent, held_by_parent
 from pytracer.analyze.evidence.waits.killed_holder import KilledHolder, killed_holder
 from pytracer.analyze.evidence.waits.last_wait import last_wait
-from pytracer.analyze.evidence.waits.left_children import LeftChildren
-from pytracer.analyze.evidence.waits.left_locks import left_lock
-from pytracer.analyze.evidence.waits.library_threads import LibraryThread
 from pytracer.analyze.evidence.waits.lost_lock import LostLock, lost_lock
 from pytracer.analyze.evidence.waits.lost_tasks import lost_tasks
-from pytracer.analyze.evidence.waits.network_waits import unflushed
-from pytracer.analyze.evidence.waits.parent_death import LostSpawner
-from pytracer.analyze.evidence.waits.parent_threads import ParentThread
-from pytracer.analyze.evidence.waits.standing_threads import ThreadReason
 from pytracer.analyze.evidence.waits.starved_rpc import StarvedRpc, starved_rpc
-from pytracer.analyze.evidence.waits.stood import Stood, advice_of, only_words, unread_words, why_words
-from pytracer.analyze.evidence.waits.stood_end import end_words, ranks_meanwhile
-from pytracer.analyze.evidence.waits.stood_loop import stood_loop
+from pytracer.analyze.evidence.waits.stood import Stood
 from pytracer.analyze.evidence.waits.undone_items import joins_items
-from pytracer.analyze.evidence.waits.unread_at_exit import UnreadAtExit
-from pytracer.analyze.evidence.waits.untaken_queues import UntakenQueue
-from pytracer.analyze.evidence.waits.wait_chain import (
-    at_words,
-    waiters_there,
-)
 from pytracer.analyze.evidence.waits.wait_kinds import ProcessWait, WaitKind
-from pytracer.analyze.evidence.waits.wait_words import wait_words
-from pytracer.analyze.evidence.waits.waiting_alike import waits_evidence
-from pytracer.analyze.evidence.waits.waits import end_of, gil_of, wait_of
-from pytracer.analyze.evidence.waits.working_threads import may_work
+from pytracer.analyze.evidence.waits.waits import wait_of
 from pytracer.analyze.kin import parent_of
-from pytracer.analyze.naming import introduction, name_words, subject_words
 from pytracer.analyze.platform.signals import SIGHUP, SIGINT, SIGQUIT, SIGTERM
 from pytracer.analyze.rules.base import Description, Judgement, NoFinding, not_found
+from pytracer.analyze.rules.standstill_confidence import confidence_of
+from pytracer.analyze.rules.standstill_words import description_of
 from pytracer.analyze.view import Death, JobView, ProcessView
-from pytracer.report.job import Confidence, PythonFrame
+from pytracer.report.job import Confidence
 
 _OUTSIDE = (SIGTERM, SIGHUP, SIGQUIT, SIGINT)
-_CONFIDENCE: dict[WaitKind, Confidence] = {
-    "forked-openmp": "likely",
-    "forked-lock": "likely",
-    "forked-notice": "likely",
-    "forked-tasks": "likely",
-    "forked-native": "likely",
-    "lock": "likely",
-    "lock-file": "possible",
-    "flock": "possible",
-    "debugger": "likely",
-    "input": "possible",
-    "open": "possible",
-    "child": "possible",
-    "unread-queue": "possible",
-    "thread-at-exit": "likely",
-    "thread": "possible",
-    "workers": "possible",
-    "executor": "possible",
-    "queue": "possible",
-    "full-queue": "possible",
-    "message": "possible",
-    "full-pipe": "possible",
-    "full-output": "likely",
-    "pool": "possible",
-    "notice": "possible",
-    "barrier": "possible",
-    "nodes": "likely",
-    "undone": "possible",
-    "event-loop": "possible",
-    "network": "possible",
-    "accept": "possible",
-    "answer": "possible",
-    "device": "possible",
-    "driver": "possible",
-    "gil": "possible",
-}
 _FOR_EVER: tuple[WaitKind, ...] = ("forked-openmp", "forked-lock", "forked-notice", "forked-tasks", "forked-native")
 _IN_A_TASK = {False: "ended inside of a task of the pool", True: "could not read its task of the pool"}
-_LONG = 200  # characters of a headline before its end
-_HOW_LONG = "how long it had waited: the stacks are of the moment of the signal"
-_WORKER = "the line of the worker: its recording has no stack of its end"
-_THREADS = "which threads the library had in the parent and in the child"
-_KERNEL = "whether a kernel never ends or was only slow: the device is not asked for that"
 
 
 class Standstill:
@@ -223,164 +153,13 @@ class Standstill:
                 *((item, _IN_A_TASK[item.raised]) for item in left.values()),
                 *((item, "ended itself, and left its parent waiting") for item in exits.values()),
             )
-            confidence = _confidence(view, found, suspects)
+            confidence = confidence_of(view, found, suspects)
             return (Judgement("hang", confidence, (view,), found, leads=True, explains=explains),)
         return not_found("no process that was ended from outside waited for a lock, a child, a thread or a queue")
 
     def describe(self, job: JobView, judgement: Judgement[Stood]) -> Description:
         """See Rule."""
-        view, found = judgement.views[0], judgement.found
-        if found.lost is not None:
-            return _describe_lost(job, judgement, found.lost)
-        if found.taken is not None:
-            return _describe_taken(job, judgement, found.taken)
-        if found.held is not None:
-            return Description(
-                f"{introduction(judgement.views)} {found.held.words}; {end_words(job, view, found, short=True)}.",
-                found.held.evidence,
-                found.held.advice,
-                [],
-                line=found.held.inside.frame,
-            )
-        if found.rpc is not None:
-            return Description(
-                f"{introduction(judgement.views)} {found.rpc.words}; {end_words(job, view, found, short=True)}.",
-                found.rpc.evidence,
-                found.rpc.advice,
-                [_HOW_LONG],
-                line=found.rpc.at,
-            )
-        if found.forked is not None:
-            more = waiters_there(job, found.wait) - 1
-            who = f"{subject_words(judgement.views)}{f' and {more} more' if more > 0 else ''}"
-            return Description(
-                f"{who} {found.forked.words}; {end_words(job, view, found)}.",
-                [*waits_evidence(job, found.waiting), found.forked.evidence],
-                advice_of(view, found),
-                [_HOW_LONG],
-                line=found.forked.taken,
-            )
-        if found.left is not None:
-            return _describe_left(job, judgement, found.left)
-        if found.exited is not None:
-            return _describe_exited(job, judgement, found.exited)
-        if found.untaken is not None and found.thread is None:
-            return _describe_untaken(job, judgement, found.untaken)
-        pool = pool_of(view) if found.wait.kind == "forked-native" else None
-        left = left_lock(job, view) if found.wait.kind == "lock-file" else None
-        why = f": {left.words}" if left is not None else why_words(view, found) or only_words(view, found)
-        why += ranks_meanwhile(job, view) if found.device is not None else ""
-        own = found.unread_end.wait_words if found.unread_end is not None else wait_words(view, found.wait)
-        waited = f"{own}{at_words(found.wait)}{unread_words(view, found)}{why}"
-        return Description(
-            f"{introduction(judgement.views)} {waited}; {end_words(job, view, found, short=len(waited) > _LONG)}.",
-            [
-                *waits_evidence(job, found.waiting, (view, found.wait)),
-                *ended_thread_evidence(view),
-                found.locks.evidence if found.locks is not None else None,
-                found.handled.evidence if found.handled is not None else None,
-                found.unsent.evidence if found.unsent is not None else None,
-                found.task.evidence if found.task is not None else None,
-                found.without.evidence if found.without is not None else None,
-                found.unmade.evidence if found.unmade is not None else None,
-                *(found.spawner.evidence if found.spawner is not None else ()),
-                *(found.device.evidence if found.device is not None else ()),
-                *dismissed_evidence(job, view),
-            ],
-            left.advice if left is not None else advice_of(view, found),
-            _missing(found),
-            line=_line(pool, found),
-            behind=_behind(
-                pool
-                or found.unmade
-                or found.started
-                or found.filler
-                or found.spawner
-                or found.unread_end
-                or found.threads
-            ),
-        )
-
-
-def _line(pool: ForkedPool | None, found: Stood) -> PythonFrame | None:
-    """Where the child lost the threads; where a task raised what could not be made again."""
-    if pool is not None:
-        return pool.earlier.forked
-    if found.started is not None or found.filler is not None or found.spawner is not None:
-        return found.wait.at
-    if found.unread_end is not None:
-        return found.unread_end.at
-    return found.unmade.at if found.unmade is not None else None
-
-
-def _behind(
-    found: ForkedPool
-    | UnmadeError
-    | UnmadeResult
-    | ParentThread
-    | LibraryThread
-    | EndedFiller
-    | LostSpawner
-    | UnreadAtExit
-    | ThreadReason
-    | None,
-) -> Behind | None:
-    if isinstance(found, EndedFiller):
-        return msgspec.structs.replace(Behind.of([], found), elsewhere=found.elsewhere)
-    return Behind.of([], found) if found is not None else None
-
-
-def _missing(found: Stood) -> list[str | None]:
-    """What was not recorded."""
-    if found.wait.kind == "forked-openmp" or found.without is not None:  # of that, since when at most
-        return []
-    if found.undone is not None and found.undone.since_ns is not None:
-        return []
-    loop = stood_loop(found.loading) if found.loading is not None else None
-    if loop is not None and loop.never_ends:
-        return []
-    if found.loading is not None and not found.loading.python_stack:
-        return [_WORKER]
-    of_library = _THREADS if found.wait.kind == "forked-native" else None
-    return [_KERNEL if found.device is not None else _HOW_LONG, of_library]
-
-
-def _confidence(view: ProcessView, found: Stood, suspects: Sequence[Death]) -> Confidence:
-    """More than that of its kind of wait, where it is known why the wait cannot end."""
-    if found.device is not None:
-        return found.device.confidence
-    if found.left is not None:
-        return "likely" if found.left.sure else "possible"
-    is_sure = found.unread or bool(found.gone) or (found.thread is not None and found.thread.sure)
-    is_sure |= any(
-        item is not None
-        for item in (
-            found.receiver,
-            found.unsent,
-            found.starved,
-            found.task,
-            found.untaken,
-            found.filler,
-            found.spawner,
-            found.exited,
-            found.undone,
-        )
-    )
-    is_sure |= found.both is not None and found.both.unanswered is not None
-    is_sure |= found.threads is not None and found.threads.sure
-    is_sure |= found.unread_end is not None and bool(found.unread_end.gone)
-    is_sure |= found.without is not None and (found.without.first or not (found.working or found.without.working))
-    is_sure |= found.unasked is not None and found.unasked.refused is not None
-    loop = stood_loop(found.loading) if found.loading is not None else None
-    is_sure |= loop is not None and loop.confidence == "likely"
-    task = unfinished_task(end_of(view)) if found.wait.kind == "executor" else None
-    is_sure |= task is not None and task.blocked
-    is_sure |= found.wait.kind == "answer" and not found.working and unflushed(view, found.wait) is not None
-    is_sure |= found.wait.kind == "gil" and (held := gil_of(view)) is not None and held.held
-    is_sure |= found.wait.kind == "lock-file" and _nobody_has_it(suspects)
-    ends_itself = found.threads is not None and not found.threads.sure  # as a Timer does, that waits once
-    ends_itself |= found.wait.kind == "thread-at-exit" and may_work(view)
-    return "likely" if is_sure else "possible" if ends_itself else _CONFIDENCE[found.wait.kind]
+        return description_of(job, judgement)
 
 
 def _judge_lost(job: JobView, lost: LostLock) -> Judgement[Stood]:
@@ -388,16 +167,6 @@ def _judge_lost(job: JobView, lost: LostLock) -> Judgement[Stood]:
     explains[lost.killed.index] = (lost.killed, "was killed before, perhaps with the lock of a queue")
     found = Stood(lost.wait, (), lost.asking, lost=lost)
     return Judgement("hang", "likely", (lost.asking,), found, leads=True, explains=tuple(explains.values()))
-
-
-def _describe_lost(job: JobView, judgement: Judgement[Stood], lost: LostLock) -> Description:
-    return Description(
-        f"{introduction(judgement.views)} {wait_words(lost.asking, lost.wait)}{at_words(lost.wait)}; {lost.words}; "
-        f"{lost.killed_words(job)}.",
-        lost.evidence,
-        lost.advice,
-        ["whether the killed process held the lock: it left no stack"],
-    )
 
 
 def _judge_taken(job: JobView, taken: KilledHolder) -> Judgement[Stood]:
@@ -428,61 +197,6 @@ def _ended_by_limit(job: JobView, suspects: Sequence[Death]) -> bool:
     )
 
 
-def _describe_taken(job: JobView, judgement: Judgement[Stood], taken: KilledHolder) -> Description:
-    """The end of the holder first: the waits follow from that."""
-    asking = taken.asking
-    asks = f", and {name_words([asking[0]])} {wait_words(*asking)}{at_words(asking[1])}" if asking is not None else ""
-    return Description(
-        f"{capital(taken.words(job))}{asks}, until a time limit ended them.",
-        taken.evidence,
-        taken.advice,
-        [],
-        line=taken.inside.frame,
-    )
-
-
-def _describe_exited(job: JobView, judgement: Judgement[Stood], exited: ExitedWorkers) -> Description:
-    """The workers' end first: the wait follows from that."""
-    view, found = judgement.views[0], judgement.found
-    return Description(
-        f"{capital(exited.words)}; {exited.why}; {end_words(job, view, found, short=True)}.",
-        [exited.evidence, *waits_evidence(job, found.waiting, (view, found.wait))],
-        advice_of(view, found),
-        [],
-        line=exited.at,
-    )
-
-
-def _describe_left(job: JobView, judgement: Judgement[Stood], left: LeftChildren) -> Description:
-    """The end of the program first; no line of it runs any more."""
-    return Description(
-        f"{introduction(judgement.views)} {left.words}; "
-        f"{end_words(job, judgement.views[0], judgement.found, short=len(left.words) > _LONG)}.",
-        [],
-        left.advice,
-        [_HOW_LONG],
-        line=left.at,
-        behind=Behind.of([], left),
-    )
-
-
-def _describe_untaken(job: JobView, judgement: Judgement[Stood], untaken: UntakenQueue) -> Description:
-    """Both ends of the ring; an exception that led to the join() comes before the end."""
-    view, found = judgement.views[0], judgement.found
-    handled = f"; the parent was handling {found.handled.words}" if found.handled is not None else ""
-    return Description(
-        f"{introduction(judgement.views)} {untaken.words}{handled}; {end_words(job, view, found, short=True)}.",
-        [
-            *waits_evidence(job, found.waiting, (view, found.wait)),
-            found.handled.evidence if found.handled is not None else None,
-        ],
-        advice_of(view, found),
-        _missing(found),
-        line=found.wait.at,
-        behind=Behind.of([], untaken),
-    )
-
-
 def _has_asking_parent(death: Death, others: Sequence[Death]) -> bool:
     """Whether it waits for a queue, as its parent does, or that one takes no results any more: its wait comes first."""
     parent = death.view.process.snapshot.ppid
@@ -494,12 +208,6 @@ def _has_asking_parent(death: Death, others: Sequence[Death]) -> bool:
 def _lost_results(view: ProcessView) -> bool:
     wait = wait_of(view)
     return wait is not None and lost_results(view, wait)
-
-
-def _nobody_has_it(suspects: Sequence[Death]) -> bool:
-    """Whether all that ran Python waited for a lock file: none of them is the one that holds it."""
-    waits = [wait_of(death.view) for death in suspects if death.view.python_stack]
-    return bool(waits) and all(wait is not None and wait.kind == "lock-file" for wait in waits)
 
 
 def _from_outside(view: ProcessView) -> bool:
