@@ -97,6 +97,10 @@ _FREED_BEFORE = ("free(): double free", "double free or corruption")
 _BY_ITS_LIST = ("free(): double free", _TWICE)  # it was the start of a block
 _COUNTS_AS_FREE = "double free or corruption (!prev)"  # by the size of the next block, which a write may reach as well
 _ABOUT_FREED = ("free(): ", "munmap_chunk(): ", "double free or corruption")
+_NO_BLOCK = ("munmap_chunk()", "free(): double free")
+_OR_ITS_ADDRESS = (
+    "If that write stays within its block, look at what {} frees: it may lie inside of a block, or be none."
+)
 _BY_ITS_CALLER = ("free(): invalid pointer", "munmap_chunk(): invalid pointer", "free(): double free", _TWICE)
 
 Freed = FreedPointer | FreedByPython | FreedResult | FreedNumber | FreedByOwner
@@ -182,7 +186,7 @@ def _cause(view: ProcessView, damage: HeapDamage) -> _Cause:
         return cause
     twice = _is_twice(view, damage)
     second = second_free(view) if cause.behind is None and _is_of_freed(damage) and not twice else None
-    by_numbers = not _is_callers(damage) or has_unfit_before(view) or own_allocation(view) is not None
+    by_numbers = not _is_callers(damage) or has_unfit_before(view) or _has_short_room(view, damage)
     by_write = by_numbers and not twice and second is None and not _is_refused(view, cause.user, damage)
     return replace(cause, second=second, suspect=first_suspect(view, cause.behind) if by_write else None)
 
@@ -282,14 +286,14 @@ def _missing(cause: _Cause) -> str:
 def _advice(view: ProcessView, user: str | None, damage: HeapDamage, deleter: Deleter | None) -> str:
     if deleter is not None:
         return owners_words(deleter)
-    return unchecked_advice(view) or heap_advice(
+    short = _has_short_room(view, damage)
+    told = unchecked_advice(view) or heap_advice(
         view,
         user,
-        frees=(_is_callers(damage) or _is_refused(view, user, damage))
-        and not _only_noticed(view, user)
-        and own_allocation(view) is None,
+        frees=(_is_callers(damage) or _is_refused(view, user, damage)) and not _only_noticed(view, user) and not short,
         freed=(damage.text or "").startswith(_FREED_BEFORE),
     )
+    return f"{told} {_OR_ITS_ADDRESS.format(user)}" if short and user is not None and _is_callers(damage) else told
 
 
 def _freed(view: ProcessView, damage: HeapDamage) -> Freed | None:
@@ -322,6 +326,11 @@ def _unfit(view: ProcessView, behind: Overwritten | None) -> Unfit | UnfitState 
 def _is_callers(damage: HeapDamage) -> bool:
     """Whether the address itself that was freed may be wrong, and not only what lies around it."""
     return (damage.text or "").startswith(_BY_ITS_CALLER) or (damage.function or "") in _FREES
+
+
+def _has_short_room(view: ProcessView, damage: HeapDamage) -> bool:
+    """Whether an own allocation is too small; not by words that no byte behind a block leads to."""
+    return not (damage.text or "").startswith(_NO_BLOCK) and own_allocation(view) is not None
 
 
 def _is_refused(view: ProcessView, user: str | None, damage: HeapDamage) -> bool:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from pytracer.analyze.evidence.heap.heap import HeapDamage
+from pytracer.analyze.rules.memory import heap_corruption
 from pytracer.decode.types.snapshot import CallSite, Holder, Moment, Overrun, PythonFrame, Storage
 from tests.support import scenarios as s
 from tests.support.deaths import LIBC_SO, PROGRAM, advice, died, image, verdict
@@ -64,3 +67,20 @@ def test_native_code_that_called_free_is_the_first_suspect(caller: tuple[str, st
 )
 def test_other_frees_name_no_native_code(old: str, new: str, caller: tuple[str, str], variable: str, run: Path) -> None:
     assert "the native function that line 8 calls" not in advised(run, SOURCE.replace(old, new), caller, variable)
+
+
+@pytest.mark.parametrize(
+    ("text", "counts"),
+    [
+        ("free(): invalid pointer", True),
+        ("free(): invalid next size (fast)", True),
+        ("munmap_chunk(): invalid pointer", False),  # a flag that the end of a text takes away
+        ("free(): double free detected in tcache 2", False),
+    ],
+)
+def test_room_that_is_short_by_one_is_not_blamed_for_an_address_that_was_no_block(
+    text: str, counts: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(heap_corruption, "own_allocation", lambda view: object())
+    view: Any = None
+    assert heap_corruption._has_short_room(view, HeapDamage(text, None, None)) == counts
