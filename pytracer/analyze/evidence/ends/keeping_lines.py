@@ -92,7 +92,7 @@ def keeping_line(snapshot: Snapshot, frame: PythonFrame) -> KeepingLine | None:
         return None
     found = [item for made in rounds_of(files, frame.file, tree, frame.line) for item in _stores(made)]
     direct = [item for item in found if item.names]
-    passing = _with_backward(files.values())
+    passing = functions_with_backward(files.values())
     of_graph = [item for item in found if not item.names and not _frees_graphs(item.made.region, passing)]
     place = f"line {frame.line}"
     if 0 < len(direct) <= _MOST:
@@ -265,7 +265,7 @@ def _numbers(region: ast.AST) -> frozenset[str]:
     return frozenset(found)
 
 
-def _with_backward(trees: Iterable[ast.Module]) -> frozenset[str]:
+def functions_with_backward(trees: Iterable[ast.Module]) -> frozenset[str]:
     """The functions of the program that call backward(); the module itself is `<module>`."""
     return frozenset(
         getattr(scope_of(tree, item.lineno), "name", "<module>")

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import msgspec
 
 from pytracer._text import capital, shortened
-from pytracer.analyze.evidence.ends.keeping_lines import KeepingLine, Round, rounds_of
+from pytracer.analyze.evidence.ends.keeping_lines import KeepingLine, Round, functions_with_backward, rounds_of
 from pytracer.analyze.evidence.ends.summed_graphs import retains, stored_sum
 from pytracer.analyze.evidence.slicing.callers import calls_named
 from pytracer.analyze.evidence.slicing.calls import argument_of
@@ -52,7 +52,7 @@ def metered_graph(snapshot: Snapshot, frame: PythonFrame) -> KeepingLine | None:
     if tree is None or frame.file is None or frame.line is None:
         return None
     for made in rounds_of(files, frame.file, tree, frame.line):
-        freed = _passed_back(made)
+        freed = _passed_back(made, files)
         logged = made.names - freed
         if not isinstance(made.region, LOOPS) or not logged or _is_switched(files, made):
             continue
@@ -82,11 +82,15 @@ def _told(made: Round, frame: PythonFrame, call: ast.Call, value: ast.expr, foun
     )
 
 
-def _passed_back(made: Round) -> frozenset[str]:
-    """What backward() is called on in the loop, and all that it is computed from there: its graph is freed."""
+def _passed_back(made: Round, files: dict[str, ast.Module]) -> frozenset[str]:
+    """What backward() is called on in the loop, and all that it is computed from there: its graph is freed.
+
+    Also what a function of the program is given that calls backward().
+    """
     found: set[str] = set()
+    frees = {*_FREES, *functions_with_backward(files.values())}
     for item in nodes_of(made.region):
-        if isinstance(item, ast.Call) and called_name(item) in _FREES and not retains(item):
+        if isinstance(item, ast.Call) and called_name(item) in frees and not retains(item):
             roots = [*item.args, *([item.func.value] if isinstance(item.func, ast.Attribute) else [])]
             found |= {part.id for root in roots for part in nodes_of(root) if isinstance(part, ast.Name)}
     size = -1

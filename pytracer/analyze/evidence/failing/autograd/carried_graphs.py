@@ -13,6 +13,7 @@ from pytracer.analyze.evidence.failing.expressions import names_in
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
+from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.loops import PLAIN_LOOPS, Loop, loops_around
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
@@ -105,7 +106,7 @@ def _before_loop(at: FailingLine, loops: list[Loop]) -> str | None:
     named = at.names
     shapes = [name for name in _reached(loop, named) if name not in inside and at.shape(name) is not None]
     shapes = [name for name in shapes if name in named or not _is_leaf(at, name)]
-    if len(shapes) != 1:
+    if len(shapes) != 1 or _is_freed_in_round(loop) or _is_cut(loop, shapes[0]):
         return None
     name, begun = shapes[0], _bound_before(at, shapes[0])
     layer = _layer(at, *begun) if begun is not None else None
@@ -114,12 +115,27 @@ def _before_loop(at: FailingLine, loops: list[Loop]) -> str | None:
         f"`{name}`{made} was computed once, before the loop at {at.here(loops[-1].lineno)}, and backward() frees "
         "its graph in the first round"
     )
-    if layer is None or begun is None:
+    if layer is None or begun is None or layer in map(variable, nodes_of(loop)):
         return f"{begin}: compute it in each round."
     return (
         f"{begin}: compute it below `with torch.no_grad():` at {at.place(begun[1], begun[1].line)}, or detach() it "
         f"there; if `{layer}` is to be trained in that loop, call it in each round."
     )
+
+
+def _is_freed_in_round(loop: Loop) -> bool:
+    """Whether one round calls backward() of the same twice, and may have met its own graph again."""
+    calls = [ast.unparse(item.func) for item in nodes_of(loop)
+             if isinstance(item, ast.Call) and called_name(item) == "backward"]  # fmt: skip
+    return len(calls) > len({*calls})
+
+
+def _is_cut(loop: Loop, name: str) -> bool:
+    """Whether the loop reads it by `name.detach()` only."""
+    reads = sum(variable(item) == name for item in nodes_of(loop))
+    cuts = sum(isinstance(item, ast.Attribute) and item.attr in ("detach", "data") and variable(item.value) == name
+               for item in nodes_of(loop))  # fmt: skip
+    return 0 < reads == cuts
 
 
 def _bound_before(at: FailingLine, name: str) -> tuple[ast.AST, Spot] | None:

@@ -91,7 +91,7 @@ def _part(at: FailingLine, found: Getter | None, place: str | None) -> tuple[str
     inner: ast.AST | None = None
     if isinstance(value, ast.Tuple) and isinstance(key, int) and key < len(value.elts):
         inner = value.elts[key]
-    elif isinstance(value, ast.Dict):
+    elif isinstance(value, ast.Dict) and None not in value.keys:  # `**others` may have it, too
         inner = next(
             (item for name, item in zip(value.keys, value.values, strict=True)
              if isinstance(name, ast.Constant) and name.value == key), None,

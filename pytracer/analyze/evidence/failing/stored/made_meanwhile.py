@@ -13,10 +13,10 @@ from pytracer.analyze.evidence.failing.expressions import short, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.bindings import bound_value
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
-from pytracer.analyze.evidence.syntax.loops import deciding_ifs
+from pytracer.analyze.evidence.syntax.loops import deciding_ifs, loops_around
 from pytracer.analyze.evidence.syntax.names import bare_names
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
-from pytracer.analyze.evidence.syntax.scopes import spans_body
+from pytracer.analyze.evidence.syntax.scopes import spans, spans_body
 from pytracer.blackbox.ranks import identity_of
 
 _MAKES = ("makedirs", "mkdir")
@@ -33,7 +33,7 @@ def made_meanwhile(at: FailingLine) -> str | None:
     if path is None or keyword_value(call, "exist_ok") is not None:
         return None
     asked = next(_asked(at, path), None)
-    if asked is None:
+    if asked is None or _is_of_another_round(at, asked):
         return None
     other = _no_folder(at, asked, path)
     if other is not None:
@@ -76,6 +76,17 @@ def _asked(at: FailingLine, path: str) -> Iterator[ast.expr]:
             known = bound[1] if name is test else _opposite(bound[1])
         if _asks(known if around else _opposite(known), path):
             yield known
+
+
+def _is_of_another_round(at: FailingLine, asked: ast.expr) -> bool:
+    """Whether a round of a loop may come to the line without asking."""
+    for loop in loops_around(at.tree, at.line):
+        skips = (item for item in nodes_of(loop) if isinstance(item, (ast.If, ast.For, ast.While)) and item is not loop)
+        if not spans(loop, asked.lineno) or any(
+            spans_body([*item.body, *item.orelse], asked.lineno) and not spans(item, at.line) for item in skips
+        ):
+            return True
+    return False
 
 
 def _opposite(test: ast.expr) -> ast.expr:
@@ -125,7 +136,7 @@ def _path(call: ast.Call) -> str | None:
 
 def _asks(test: ast.expr, path: str) -> bool:
     """`not os.path.exists(folder)`, `not folder.is_dir()`."""
-    if not isinstance(test, ast.UnaryOp) or not isinstance(test.op, ast.Not):
+    if not isinstance(test, ast.UnaryOp) or not isinstance(test.op, ast.Not) or isinstance(test.operand, ast.BoolOp):
         return False
     calls = [item for item in nodes_of(test) if isinstance(item, ast.Call) and called_name(item) in _ASKS]
     return len(calls) == 1 and _path(calls[0]) == path

@@ -35,8 +35,10 @@ def saved_none(at: FailingLine, node: ast.expr) -> str | None:
         node: What it found to be None: an item of what a file holds.
     """
     key = node.slice.value if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) else None
-    found = [item for item in _saved(at, key) if _may_be_none(item.value)] if isinstance(key, str) else []
-    if len(found) != 1:
+    loads = _library(_made_by(at, node)) or ""
+    every = [item for item in _saved(at, key) if loads in _libraries(at, item.call)] if isinstance(key, str) else []
+    found = [item for item in every if _may_be_none(item.value)]
+    if len(found) != 1 or any(item not in found and not _is_state(item.value) for item in every):
         return None
     saved, text = found[0], source(node)
     line = at.in_file(saved.file, saved.value.lineno).quoted(source(saved.value))
@@ -53,6 +55,30 @@ def saved_none(at: FailingLine, node: ast.expr) -> str | None:
         f"`{text}` is None, which {line} saves for it {_words(test)}{into}. {other}, save it in both cases, or go on "
         f"without it where it is None, before line {at.line}."
     )
+
+
+def _made_by(at: FailingLine, node: ast.expr) -> ast.AST | None:
+    made = at.made(node.value) if isinstance(node, ast.Subscript) else None
+    return made.node if made is not None else None
+
+
+def _library(call: ast.AST | None) -> str | None:
+    """`torch` of `torch.load(file)`; none of a function of the program."""
+    func = call.func if isinstance(call, ast.Call) else None
+    return ast.unparse(func.value) if isinstance(func, ast.Attribute) else None
+
+
+def _libraries(at: FailingLine, call: ast.Call) -> set[str | None]:
+    """Also those by which a function of the program saves: `save_checkpoint(state)`, and in it `torch.save(state)`."""
+    functions = (item for tree in at.files.values() for item in nodes_of(tree) if isinstance(item, ast.FunctionDef))
+    inside = (part for item in functions if item.name == called_name(call) for part in own_nodes(item))
+    saving = (part for part in inside if isinstance(part, ast.Call) and _SAVES.search(called_name(part) or ""))
+    return {_library(call), *map(_library, saving)}
+
+
+def _is_state(value: ast.expr) -> bool:
+    """Surely not None: `opt.state_dict()`."""
+    return isinstance(value, ast.Call) and called_name(value) == "state_dict"
 
 
 def _saved(at: FailingLine, key: str) -> Iterator[_Saved]:

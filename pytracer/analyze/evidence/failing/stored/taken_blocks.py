@@ -29,9 +29,10 @@ def taken_block(at: FailingLine) -> str | None:
     unset = _unset(at, call)
     if unset is not None:
         return (
-            f"{begin}: {_takes(at, unset)}, and so does each process that is started like it: all of them create the "
-            f"block. Set RANK, LOCAL_RANK and WORLD_SIZE in os.environ first in each process that is started, or hand "
-            "the rank on to this line: one process creates the block, the others attach to it behind a barrier."
+            f"{begin}: {_takes(at, unset)}, and so does each process that is started like it: several of them all "
+            "create the block; of a single one, an earlier run has left it. Set RANK, LOCAL_RANK and WORLD_SIZE in "
+            "os.environ first in each process that is started, or hand the rank on to this line: one process creates "
+            "the block, the others attach to it behind a barrier."
         )
     return (
         f"{begin}: another process of this job has made it, or one that ended before left it behind. Let one process "
@@ -45,7 +46,7 @@ def taken_block_subject(at: FailingLine) -> str | None:
     call = _call(at)
     unset = _unset(at, call) if call is not None else None
     if unset is not None:
-        return f"another process has made that block of shared memory; {_takes(at, unset)}"
+        return f"that block of shared memory is there already; {_takes(at, unset)}"
     return "a block of shared memory of that name is there already" if call is not None else None
 
 

@@ -72,6 +72,11 @@ def _is_layer(made: ast.AST) -> bool:
     return False
 
 
+def keeps_dtype(made: ast.Call) -> bool:
+    """`nn.ReLU()`, `nn.Dropout(0.1)`: a layer without weights."""
+    return _KEEPING.fullmatch(ast.unparse(made.func)) is not None
+
+
 def _around(at: FailingLine, spot: Spot) -> Iterator[tuple[Spot, int, ast.Call]]:
     """The calls that are entered around a place, the innermost first: by `with`, by decorators, of all callers."""
     place: Spot | None = spot

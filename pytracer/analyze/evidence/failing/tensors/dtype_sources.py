@@ -1,12 +1,13 @@
 """Where a tensor got its dtype: the cast in the program that its values passed through, or the layer below autocast.
 
 A result has a narrow dtype only where all that it was computed from has it: any operand's way back may be followed.
+Of branches, each must lead to it.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Sequence
 
 import msgspec
 from msgspec import structs
@@ -15,7 +16,7 @@ from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.recorded import shape_of
-from pytracer.analyze.evidence.failing.tensors.autocast import Autocast, lowered
+from pytracer.analyze.evidence.failing.tensors.autocast import Autocast, keeps_dtype, lowered
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
@@ -43,7 +44,7 @@ def dtype_source(at: FailingLine, node: ast.expr, dtype: str) -> Cast | Autocast
     spot = at.slice.spot(0)
     if spot is None:
         return None
-    found = [*_Ways(at, dtype).back(node, spot)]
+    found = _Ways(at, dtype).back(node, spot) or []
     casts = {id(item.node): item for item in found if isinstance(item, Cast)}
     if casts:
         return casts.popitem()[1] if len(casts) == 1 else None
@@ -71,32 +72,44 @@ def dtype_named(node: ast.AST) -> str | None:
     return _ALIASES.get(found[1], found[1]) if found is not None else None
 
 
+_Places = Sequence[tuple[ast.AST, Spot]]
+
+
 class _Ways:
     """The ways back from one value, each place once."""
 
     def __init__(self, at: FailingLine, dtype: str) -> None:
         self._at = at
         self._dtype = dtype
-        self._seen: set[tuple[int, int]] = set()
+        self._seen: dict[tuple[int, int], list[Cast | Autocast] | None] = {}
 
-    def back(self, node: ast.AST, spot: Spot) -> Iterator[Cast | Autocast]:
-        waiting: list[tuple[ast.AST, Spot]] = [(node, spot)]
-        while waiting and len(self._seen) < _MOST:
-            item, place = waiting.pop(0)
-            key = (id(item), place.line)
-            if key in self._seen or not isinstance(item, ast.expr) or self._is_other(item, place):
-                continue
-            self._seen.add(key)
-            cast = dtype_of_cast(item) or self._named(item, place)
-            if cast is not None:
-                if cast == self._dtype:
-                    yield Cast(item, place)
-                continue
-            autocast = lowered(self._at, item, place, self._dtype)
-            if autocast is not None:
-                yield autocast
-                continue
-            waiting += self._steps(item, place)
+    def back(self, item: ast.AST, place: Spot) -> list[Cast | Autocast] | None:
+        """What made it so; None where a loop has come back to what is being followed."""
+        key = (id(item), place.line)
+        if key in self._seen:
+            return self._seen[key]
+        if len(self._seen) >= _MOST or not isinstance(item, ast.expr) or self._is_other(item, place):
+            return []
+        self._seen[key] = None
+        self._seen[key] = found = self._found(item, place)
+        return found
+
+    def _found(self, item: ast.expr, place: Spot) -> list[Cast | Autocast] | None:
+        cast = dtype_of_cast(item) or self._named(item, place)
+        if cast is not None:
+            return [Cast(item, place)] if cast == self._dtype else []
+        autocast = lowered(self._at, item, place, self._dtype)
+        if autocast is not None:
+            return [autocast]
+        return self._before(item, place)
+
+    def _before(self, item: ast.expr, place: Spot) -> list[Cast | Autocast] | None:
+        branches, operands = self._branches(item, place), self._operands(item, place)
+        ways = [self.back(*step) for step in branches or operands]
+        if branches and any(way is not None and not way for way in ways):
+            return []  # one of them may have come, and has it from elsewhere
+        found = [item for way in ways if way is not None for item in way]
+        return found if found or None not in ways else None
 
     def _named(self, node: ast.expr, spot: Spot) -> str | None:
         """`x.to(DTYPE)`, of a variable that one line sets."""
@@ -119,53 +132,62 @@ class _Ways:
         frame = self._at.frames[spot.depth] if spot.depth is not None else None
         return frame.line if frame is not None else None
 
-    def _steps(self, node: ast.expr, spot: Spot) -> Iterator[tuple[ast.AST, Spot]]:
-        if isinstance(node, ast.Name):
-            yield from self._bound(node.id, spot)
-        elif isinstance(node, ast.Call):
-            yield from self._called(node, spot)
-        elif isinstance(node, ast.Attribute):
+    def _operands(self, node: ast.expr, spot: Spot) -> _Places:
+        """What it is computed from, all of it."""
+        if isinstance(node, ast.Call):
+            return self._passed(node, spot)
+        if isinstance(node, (ast.Attribute, ast.Subscript)):
             step = self._at.slice.made(node, spot, calls=False)
             known = step.through and step.node is not node
-            yield (step.node, step.spot) if known else (node.value, spot)
-        elif isinstance(node, ast.Subscript):
-            step = self._at.slice.made(node, spot, calls=False)
-            yield (step.node, step.spot) if step.through and step.node is not node else (node.value, spot)
-        elif isinstance(node, ast.IfExp):
-            yield from ((item, spot) for item in (node.body, node.orelse))
-        elif isinstance(node, ast.BinOp):
-            yield from ((item, spot) for item in (node.left, node.right))
-        elif isinstance(node, ast.UnaryOp):
-            yield node.operand, spot
+            return [(step.node, step.spot) if known else (node.value, spot)]
+        if isinstance(node, ast.BinOp):
+            return [(item, spot) for item in (node.left, node.right)]
+        return [(node.operand, spot)] if isinstance(node, ast.UnaryOp) else []
 
-    def _bound(self, name: str, spot: Spot) -> Iterator[tuple[ast.AST, Spot]]:
+    def _branches(self, node: ast.expr, spot: Spot) -> _Places:
+        """What it is, one of them."""
+        if isinstance(node, ast.Name):
+            return self._bound(node.id, spot)
+        if isinstance(node, ast.IfExp):
+            return [(item, spot) for item in (node.body, node.orelse)]
+        return self._returned(node, spot) if isinstance(node, ast.Call) else []
+
+    def _bound(self, name: str, spot: Spot) -> _Places:
         made = self._at.slice.made(ast.Name(name, ast.Load()), spot, calls=False)  # also an element of a tuple
         if made.through and not isinstance(made.node, ast.Name):
-            yield made.node, made.spot
-            return
+            return [(made.node, made.spot)]
         ways = reaching(spot.scope, name, spot.line) or frozenset()
+        found: list[tuple[ast.AST, Spot]] = []
         for line, value in lines_that_bind(spot.scope, name):
             if value is not None and (line in ways or not ways):
-                yield value, structs.replace(spot, line=line)
+                found.append((value, structs.replace(spot, line=line)))
         if is_parameter(spot.scope, name) and (not ways or 0 in ways):
             step = self._at.slice.argument(name, spot)
             if step is not None:
-                yield step
+                found.append(step)
+        return found
 
-    def _called(self, call: ast.Call, spot: Spot) -> Iterator[tuple[ast.AST, Spot]]:
+    def _returned(self, call: ast.Call, spot: Spot) -> _Places:
         found = self._at.slice.function(call, spot)
-        if found is not None:
-            function, there = found
-            for item in own_nodes(function):
-                if isinstance(item, ast.Return) and item.value is not None:
-                    inside = structs.replace(there, scope=function, line=item.lineno, depth=None, call=(call, spot))
-                    yield item.value, inside
-            return
-        if called_name(call) in _AS_ANOTHER:
-            return
-        if isinstance(call.func, ast.Attribute):
-            yield call.func.value, spot
-        yield from ((item, spot) for item in passed_values(call) if isinstance(item, (*_TAKEN, ast.BinOp)))
+        if found is None:
+            return []
+        function, there = found
+        return [
+            (item.value, structs.replace(there, scope=function, line=item.lineno, depth=None, call=(call, spot)))
+            for item in own_nodes(function)
+            if isinstance(item, ast.Return) and item.value is not None
+        ]
+
+    def _passed(self, call: ast.Call, spot: Spot) -> _Places:
+        """Not of layers with weights: those have it, too."""
+        if called_name(call) in _AS_ANOTHER or self._at.slice.function(call, spot) or self._has_weights(call, spot):
+            return []
+        owner = [(call.func.value, spot)] if isinstance(call.func, ast.Attribute) else []
+        return [*owner, *((item, spot) for item in passed_values(call) if isinstance(item, (*_TAKEN, ast.BinOp)))]
+
+    def _has_weights(self, call: ast.Call, spot: Spot) -> bool:
+        made = self._at.slice.made(call.func, spot, calls=True).node
+        return made is not call.func and isinstance(made, ast.Call) and not keeps_dtype(made)
 
 
 def cast_words(at: FailingLine, found: Cast | Autocast, dtype: str) -> str:

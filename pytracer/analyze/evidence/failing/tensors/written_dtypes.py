@@ -28,7 +28,9 @@ _ADDED = Pattern(
     r"|masked_scatter: expected self and source to have same dtypes"
 )
 _LERPS = frozenset({"lerp", "lerp_"})
+_OF_TENSORS = ("half", "bfloat16", "double", "float", "to", "type")
 _PLACES = (ast.Name, ast.Attribute, ast.Subscript, ast.Call)
+_WHOLE = frozenset({"int64", "int32", "int16", "uint8", "int8", "bool"})
 _SHOWN = 44
 
 
@@ -49,6 +51,8 @@ def written_dtype(at: FailingLine) -> str | None:
     held, value = source(pair.held), source(pair.value)
     made = whence(at, pair.held)
     since, other = _since(at, pair)
+    if pair.wanted in _WHOLE and pair.found.startswith(("float", "bfloat")):
+        since, other = "", f"make `{held}` with dtype={pair.found}, where fractions are to be kept"
     begin = f"`{held}`{made} is {pair.wanted}, and `{value}`{whence(at, pair.value)} {pair.found}{since}"
     return f"{begin}: {_cast(pair)}, or {other or 'make both of one dtype'}."
 
@@ -71,6 +75,8 @@ def _since(at: FailingLine, pair: _Pair) -> tuple[str, str]:
         return f", as {cast_words(at, found, pair.found)}", f"make `{source(pair.held)}` with dtype={pair.found}"
     scope = found.spot.scope
     words = f", as {cast_words(at, found, pair.found)}"
+    if not isinstance(found.node, ast.Call) or called_name(found.node) not in _OF_TENSORS:
+        return words, f"make it with dtype={pair.wanted} there"
     if scope is at.scope or isinstance(scope, (ast.Module, ast.Lambda)):
         return words, "leave that cast out"
     return words, f"let {scope.name}() return the dtype that it is given"

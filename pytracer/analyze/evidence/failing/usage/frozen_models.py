@@ -55,11 +55,15 @@ class FrozenModel(msgspec.Struct, frozen=True):
 
 
 class _Freeze(msgspec.Struct, frozen=True):
-    """`owner`: the expression of the module, at `spot`; `node`: the line that the reader should look at."""
+    """`owner`: the expression of the module, at `spot`; `node`: the line that the reader should look at.
+
+    `sure`: it comes to that line, and sets False.
+    """
 
     owner: ast.expr
     spot: Spot
     node: ast.AST
+    sure: bool
 
 
 def frozen_model(at: FailingLine) -> FrozenModel | None:
@@ -72,9 +76,9 @@ def frozen_model(at: FailingLine) -> FrozenModel | None:
     freezes = [*_freezes(at)]
     same = [item for item in freezes if _is_of(at, item, base)]
     others = _others(at, model, base, freezes)
-    if len(same) != 1 and not others:
-        return None
-    by = same[0] if len(same) == 1 else None
+    by = same[0] if len(same) == 1 and same[0].sure else None
+    if by is None and (not others or (spot.scope is not at.scope and not isinstance(chosen, ast.ListComp))):
+        return None  # a filter() that came from elsewhere may have been read before
     line = at.place(by.spot, getattr(by.node, "lineno", by.spot.line)).quoted(source(by.node)) if by else None
     return FrozenModel(source(model), asks, at.place(spot, getattr(chosen, "lineno", spot.line)), line, others)
 
@@ -198,23 +202,32 @@ def _as_called(at: FailingLine, spot: Spot, owner: ast.expr, value: ast.expr, it
     names = parameters(scope) if isinstance(scope, ast.FunctionDef) else []
     given = {name for node in (owner, value) if (name := variable(node)) in names and name is not None}
     if not isinstance(scope, ast.FunctionDef) or not given:
-        if isinstance(value, ast.Constant) and value.value is False:
-            yield _Freeze(owner, spot, item)
+        yield from _freeze(at, owner, spot, item, value)
         return
     for file, tree, call in calls_named(at.files, scope.name):
         place = _spot(at, file, tree, call)
         passed: ast.expr | None = value
         if variable(value) in given:
             passed = argument_of(call, scope, variable(value) or "") or default_of(scope, variable(value) or "")
-        if not isinstance(passed, ast.Constant) or passed.value is not False:
-            continue
         module: ast.expr | None = owner
         if variable(owner) == "self" and isinstance(call.func, ast.Attribute):
             module = call.func.value
         elif variable(owner) in given:
             module = argument_of(call, scope, variable(owner) or "")
         if module is not None:
-            yield _Freeze(module, place, call)
+            yield from _freeze(at, module, place, call, passed)
+
+
+def _freeze(at: FailingLine, owner: ast.expr, spot: Spot, node: ast.AST, value: ast.expr | None) -> Iterator[_Freeze]:
+    """None where it sets True, or was not reached when the program failed."""
+    if isinstance(value, ast.Constant) and value.value is not False:
+        return
+    line = getattr(node, "lineno", spot.line)
+    if any(spot.is_of(frame) and frame.line is not None and frame.line < line for frame in at.frames):
+        return
+    asked = any(isinstance(item, ast.If) and spans_body([*item.body, *item.orelse], line)
+                for item in own_nodes(spot.scope))  # fmt: skip
+    yield _Freeze(owner, spot, node, sure=isinstance(value, ast.Constant) and not asked)
 
 
 def _spot(at: FailingLine, file: str, tree: ast.Module, node: ast.AST) -> Spot:

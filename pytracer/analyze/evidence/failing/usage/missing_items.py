@@ -45,11 +45,12 @@ def missing_item(at: FailingLine) -> str | None:
     part = _part(made if inner else None)
     if part is not None:
         return (
-            f"{lacks}: it was made from a part only, `{short(source(part))}`. Make it from all "
+            f"{lacks}: it was made from `{short(source(part))}`, which may leave that out. Make it from all "
             f"(`{source(part.value)}`), or look for what is not in it before line {at.line}."
         )
     return (
-        f"{lacks}: it was made from other data. Make it from all, or look for what is not in it before line {at.line}."
+        f"{lacks}: it was made from other data, or is written otherwise or was taken out since. Make it from all, or "
+        f"look for what is not in it before line {at.line}."
     )
 
 
@@ -87,8 +88,12 @@ def _part(made: Made | None) -> ast.Subscript | None:
     if made is None or not isinstance(made.node, ast.expr):
         return None
     given = passed_values(made.node) if isinstance(made.node, ast.Call) else [made.node]
-    found = [item for value in given for item in nodes_of(value) if isinstance(item, ast.Subscript) and _is_begin(item)]
-    return found[0] if len(found) == 1 else None
+    nodes = [item for value in given for item in nodes_of(value)]
+    found = [item for item in nodes if isinstance(item, ast.Subscript) and _is_begin(item)]
+    items = {name for item in nodes if isinstance(item, ast.comprehension) for name in bare_names(item.target)}
+    if len(found) != 1 or items.intersection(bare_names(found[0].value)):
+        return None  # of several; or the begin of each item, as of a name
+    return found[0]
 
 
 def _is_begin(node: ast.Subscript) -> bool:

@@ -10,6 +10,7 @@ from pytracer.analyze.evidence.failing.usage.frozen_models import frozen_model, 
 from pytracer.analyze.evidence.slicing.spots import Made
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
+from pytracer.analyze.evidence.syntax.scopes import scope_of
 
 __all__ = ["frozen_subject", "no_parameter_passes"]
 
@@ -37,8 +38,8 @@ def no_parameter_passes(at: FailingLine) -> str | None:
     target = chosen.generators[0].target
     if isinstance(test, ast.Attribute) and test.attr == "requires_grad":
         return (
-            f"{begin}: every one is frozen then{_freezing(at)}. Freeze only the part that shall stay, or make the "
-            "new layers after that line."
+            f"{begin}: every one is frozen then, or it has none{_freezing(at)}. Freeze only the part that shall stay, "
+            "or make the new layers after that line."
         )
     if not isinstance(target, ast.Tuple) or not isinstance(target.elts[0], ast.Name) or target.elts[0].id not in names:
         return None
@@ -60,5 +61,11 @@ def _freezing(at: FailingLine) -> str:
         for item in nodes_of(tree)
         if isinstance(item, (ast.Assign, ast.Expr))
         if ast.unparse(item).replace(" ", "").endswith(("requires_grad=False", "requires_grad_(False)"))
+        if not _is_behind(at, file, tree, item.lineno)
     ]
     return f" ({at.in_file(found[0][0], found[0][1].lineno)}: `{source(found[0][1])}`)" if len(found) == 1 else ""
+
+
+def _is_behind(at: FailingLine, file: str, tree: ast.Module, line: int) -> bool:
+    """Whether the failing line comes first, in the same function."""
+    return file == at.frames[0].file and line > at.line and scope_of(tree, line) is at.scope

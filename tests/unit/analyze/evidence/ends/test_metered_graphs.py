@@ -114,3 +114,11 @@ def test_what_has_no_graph_left_is_not_blamed(first: str, term: str, logged: str
 def test_validation_without_graphs_is_not_blamed(decorator: str, caller: str, tmp_path: Path) -> None:
     """By its decorator, or by who calls it."""
     assert found(tmp_path, VALIDATE.format(decorator=decorator) + caller) is None
+
+
+def test_what_a_function_calls_backward_of_is_freed(tmp_path: Path) -> None:
+    """`optimize(penalty)`, which a loop calls in place of backward()."""
+    source = METER.format(first="self.value = value", term="", logged="penalty")
+    source = source.replace("        (loss).backward()\n", "        optimize(loss + penalty)\n")
+    source += "def optimize(loss):\n    loss.backward()\n"
+    assert found(tmp_path, source) is None

@@ -69,8 +69,7 @@ def test_rank_that_no_started_process_has_is_named(tmp_path: Path) -> None:
     """Through an argument and a property, to the line that takes the default."""
     found = said(tmp_path, PASSED.format(first="pass"), WAY)
     assert found.subject == (
-        "another process has made that block of shared memory; RANK is not set in this process, which line 4 then "
-        "takes for 0"
+        "that block of shared memory is there already; RANK is not set in this process, which line 4 then takes for 0"
     )
     assert found.words is not None and "Set RANK, LOCAL_RANK and WORLD_SIZE in os.environ first" in found.words
 
