@@ -12,6 +12,7 @@ import msgspec
 
 from pytracer.analyze.evidence.slicing.by_rank import EVEN, before, carriers
 from pytracer.analyze.evidence.slicing.calls import argument_of
+from pytracer.analyze.evidence.slicing.data_numbers import is_agreed
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Made, Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
@@ -23,6 +24,7 @@ _MOST = 60
 _COUNTS = frozenset(
     {"set", "frozenset", "Counter", "unique", "max", "amax", "nunique", "defaultdict", "union", "update"}
 )
+_FILLS = frozenset({"append", "extend", "add", "update", "insert", "setdefault", "shuffle", "sort"})
 _LAYERS = frozenset({"to", "cuda", "cpu"})
 
 
@@ -46,6 +48,8 @@ def content_source(slice_: Slice, node: ast.AST, spot: Spot) -> ContentSource | 
     while waiting and len(seen) < _MOST:
         item, place, counted = waiting.pop(0)
         made = slice_.made(item, place, calls=False)
+        if is_agreed(made):
+            continue
         key = (ast.unparse(made.node), id(made.spot.scope), made.spot.line, counted is not None)
         if key in seen or not isinstance(made.node, ast.expr):
             continue
@@ -73,9 +77,19 @@ def _is_given_rank(slice_: Slice, call: ast.Call, spot: Spot) -> bool:
     found = slice_.function(call, spot)
     if found is None:
         return any(is_of_rank(item) for item in carriers(call))
-    read = {item.id for item in own_nodes(found[0]) if isinstance(item, ast.Name)}
+    aside = {id(part) for item in own_nodes(found[0]) if isinstance(item, ast.If) and _only_acts(item)
+             for part in nodes_of(item)}  # fmt: skip
+    read = {item.id for item in own_nodes(found[0]) if isinstance(item, ast.Name) and id(item) not in aside}
     given = (argument_of(call, found[0], name) for name in parameters(found[0]) if name in read)
     return any(item is not None and is_of_rank(item) for item in given)
+
+
+def _only_acts(branch: ast.If) -> bool:
+    """`if rank == 0: download()`: it makes nothing that the function goes on with."""
+    return all(isinstance(item, (ast.Expr, ast.Pass)) for item in (*branch.body, *branch.orelse)) and not any(
+        isinstance(item, (ast.Yield, ast.YieldFrom)) or (isinstance(item, ast.Call) and called_name(item) in _FILLS)
+        for item in nodes_of(branch)
+    )
 
 
 def _counts(slice_: Slice, made: Made) -> bool:

@@ -34,6 +34,7 @@ _FIRST = frozenset({"full", "new_full"})
 _NOT_SIZES = frozenset(
     {"generator", "dim", "axis", "dtype", "device", "seed", "group", "op", "key"}
     | {"disable", "desc", "position", "leave", "verbose", "num_workers"}
+    | {"quiet", "silent", "progress", "progress_bar", "show_progress", "log"}
 )
 _PROGRESS = frozenset({"tqdm", "track"})
 EVEN = frozenset(

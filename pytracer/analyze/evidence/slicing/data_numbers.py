@@ -91,8 +91,9 @@ def statement_of(node: ast.expr, tree: ast.Module) -> ast.AST:
 
 
 def is_agreed(made: Made) -> bool:
-    """Whether a variable that a value was on the way had been passed to a collective before."""
-    return any(isinstance(node, ast.Name) and is_passed_on(node.id, spot) for node, spot in made.through)
+    """Whether a variable that a value was on the way, or was in, had been passed to a collective before."""
+    held = ((node.value if isinstance(node, ast.Subscript) else node, spot) for node, spot in made.through)
+    return any(isinstance(node, ast.Name) and is_passed_on(node.id, spot) for node, spot in held)
 
 
 def is_passed_on(name: str, spot: Spot) -> bool:

@@ -274,6 +274,30 @@ def test_model_of_what_is_counted_in_the_data_of_each_rank(
 
 
 @pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("random.Random(rank)", "random.Random(0)\n    if rank == 0:\n        download()"),
+        ("read(rank, 90)", "load_rows('train', quiet=rank != 0)"),
+        ("    words = ", "    box = [texts]\n    dist.broadcast_object_list(box)\n    texts = box[0]\n    words = "),
+        (
+            "    return DDP",
+            "    box = [words]\n    dist.broadcast_object_list(box)\n    words = box[0]\n    return DDP",
+        ),
+    ],
+)
+def test_data_that_all_ranks_have_alike_is_not_named(old: str, new: str, tmp_path: Path) -> None:
+    """The look-alikes: a rank that only downloads first, and what one rank gives the others."""
+    source = VOCABULARY.format(COUNTER, "read(rank, 90)", "len(words)").replace(old, new)
+    lines = source.splitlines()
+    at = next(number for number, text in enumerate(lines, 1) if "DDP(" in text)
+    message = (
+        "[1]: params[0] in this process with sizes [9, 8] appears not to match sizes of the same param in process 0."
+    )
+    found = said(tmp_path, source, message, [("main", at), ("<module>", len(lines))])
+    assert "depend on the rank" not in (found.words or "")
+
+
+@pytest.mark.parametrize(
     ("imported", "before", "told"),
     [
         ("import torch.multiprocessing as mp", "prepare()", True),
