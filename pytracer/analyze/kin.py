@@ -25,6 +25,11 @@ def parent_of(job: JobView, view: ProcessView) -> ProcessView | None:
     return max(times, key=lambda pair: (pair[1] <= began, pair[1]), default=(None, 0))[0]
 
 
+def others_of_machine(job: JobView, view: ProcessView) -> list[ProcessView]:
+    """The other recorded processes of its machine."""
+    return [item for item in job.views if item.index != view.index and on_one_machine(item, view)]
+
+
 def children_of(job: JobView, view: ProcessView) -> list[ProcessView]:
     """Those that were recorded."""
     return [item for item in job.views if is_parent(view, item)]

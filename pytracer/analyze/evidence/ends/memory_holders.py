@@ -23,7 +23,7 @@ from pytracer.analyze.evidence.limits.numbers import recorded_numbers
 from pytracer.analyze.evidence.limits.reached import asked_bytes
 from pytracer.analyze.evidence.own_code.deregistered import deregistered
 from pytracer.analyze.evidence.own_code.pointer_content import may_be_address
-from pytracer.analyze.kin import on_one_machine, parent_of
+from pytracer.analyze.kin import others_of_machine, parent_of
 from pytracer.analyze.naming import name_words, place_words
 from pytracer.analyze.parts import python_frame
 from pytracer.analyze.tensors.journal import lived_at
@@ -296,11 +296,7 @@ def keeper(view: ProcessView, held: Holding) -> KeepingLine | None:
 def holder_evidence(job: JobView, view: ProcessView) -> Iterator[Evidence]:
     """What the process held, then what the other processes of its host held."""
     mine = holdings(view)
-    others = [
-        (item, holdings(item))
-        for item in job.views
-        if item.index != view.index and on_one_machine(item, view) and not item.process.snapshot.light
-    ]
+    others = [(item, holdings(item)) for item in others_of_machine(job, view) if not item.process.snapshot.light]
     if mine:
         yield _evidence(view, mine, _SITES)
     heavy = sorted(

@@ -16,7 +16,7 @@ from pytracer.analyze.deaths.lost_connection import SHARER, through_sharer
 from pytracer.analyze.evidence.limits.numbers import recorded_numbers
 from pytracer.analyze.evidence.limits.words import limit_reason
 from pytracer.analyze.evidence.phrases import error_words
-from pytracer.analyze.kin import on_one_machine
+from pytracer.analyze.kin import others_of_machine
 from pytracer.analyze.naming import name_words
 from pytracer.analyze.parts import exception_report
 from pytracer.analyze.view import JobView, ProcessView
@@ -58,7 +58,7 @@ def spent_sender(job: JobView, view: ProcessView) -> SpentSender | None:
         return None
     if not through_sharer(view.exception_stack):
         return None
-    for sender in _others(job, view):
+    for sender in others_of_machine(job, view):
         errors = [*_errors(sender, raised)]
         served = [item for item in errors if _serves(item)]
         if not served:
@@ -76,10 +76,6 @@ def spent_sender(job: JobView, view: ProcessView) -> SpentSender | None:
                 limit.line,
             )
     return None
-
-
-def _others(job: JobView, view: ProcessView) -> Iterator[ProcessView]:
-    yield from (item for item in job.views if item.index != view.index and on_one_machine(item, view))
 
 
 def _errors(sender: ProcessView, raised_ns: int) -> Iterator[ExceptionReport]:

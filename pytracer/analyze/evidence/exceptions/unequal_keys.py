@@ -7,14 +7,12 @@ multiprocessing itself starts. A descriptor of a tensor, queue or lock goes by s
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import msgspec
 
 from pytracer._patterns import Pattern
 from pytracer.analyze.behind import Behind
 from pytracer.analyze.deaths.lost_connection import through_sharer
-from pytracer.analyze.kin import on_one_machine, parent_of
+from pytracer.analyze.kin import others_of_machine, parent_of
 from pytracer.analyze.naming import name_words
 from pytracer.analyze.view import JobView, ProcessView
 from pytracer.decode.job.identity import runs_agent
@@ -55,7 +53,7 @@ def unequal_key(job: JobView, view: ProcessView) -> UnequalKey | None:
 
 def _of_descriptor(job: JobView, view: ProcessView, raised_ns: int) -> UnequalKey:
     """The sharer's key is that of its process, and so is the one that asks."""
-    refusing = [item for item in _others(job, view) if _refused(item, raised_ns)]
+    refusing = [item for item in others_of_machine(job, view) if _refused(item, raised_ns)]
     other = f"{name_words(refusing)}," if len(refusing) == 1 else "the process"
     parent = parent_of(job, view)
     by_agent = parent is not None and runs_agent(parent.process.snapshot.argv) and view.process.role == "rank"
@@ -101,10 +99,6 @@ def _of_server(view: ProcessView) -> UnequalKey:
         "program, and only the processes that multiprocessing starts inherit it.",
         frame,
     )
-
-
-def _others(job: JobView, view: ProcessView) -> Iterator[ProcessView]:
-    yield from (item for item in job.views if item.index != view.index and on_one_machine(item, view))
 
 
 def _refused(sharer: ProcessView, raised_ns: int) -> bool:
