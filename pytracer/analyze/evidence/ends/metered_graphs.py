@@ -18,6 +18,7 @@ from pytracer.analyze.evidence.slicing.callers import calls_named
 from pytracer.analyze.evidence.slicing.calls import argument_of
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
+from pytracer.analyze.evidence.syntax.cut_values import names_switch
 from pytracer.analyze.evidence.syntax.loops import LOOPS
 from pytracer.analyze.evidence.syntax.names import indexed, variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
@@ -34,7 +35,6 @@ _WITH_GRAPH = frozenset(
     | {"clamp", "squeeze", "unsqueeze", "view", "reshape", "flatten", "clone", "max", "min", "stack", "cat", "items"}
 )
 _FREES = ("backward", "grad", "manual_backward")
-_SWITCHES = ("no_grad", "inference_mode", "set_grad_enabled")
 
 
 class _Sum(msgspec.Struct, frozen=True):
@@ -110,7 +110,7 @@ def _bound(item: ast.Assign | ast.AugAssign) -> set[str]:
 def _is_switched(files: dict[str, ast.Module], made: Round) -> bool:
     """Whether gradients are switched off around the loop, in it, or by who calls its function."""
     within = (part for item in nodes_of(made.region) if isinstance(item, ast.With) for part in item.items)
-    if any(_switches(part.context_expr) for part in within):
+    if any(names_switch(part.context_expr) for part in within):
         return True
     return _is_below_switch(files, made.tree, made.scope, getattr(made.region, "lineno", 0), _CALLERS)
 
@@ -120,7 +120,7 @@ def _is_below_switch(files: dict[str, ast.Module], tree: ast.Module, scope: Scop
               for part in item.items)  # fmt: skip
     called = (item for item in own_nodes(scope) if isinstance(item, ast.Expr) and item.lineno < line)
     decorators = getattr(scope, "decorator_list", [])
-    if any(map(_switches, (*(part.context_expr for part in around), *(item.value for item in called), *decorators))):
+    if any(map(names_switch, (*(part.context_expr for part in around), *(item.value for item in called), *decorators))):
         return True
     name = getattr(scope, "name", None)
     return depth > 0 and name is not None and any(
@@ -128,10 +128,6 @@ def _is_below_switch(files: dict[str, ast.Module], tree: ast.Module, scope: Scop
         for _, other, call in calls_named(files, name)
         if scope_of(other, call.lineno) is not scope
     )  # fmt: skip
-
-
-def _switches(node: ast.expr) -> bool:
-    return any(word in ast.unparse(node) for word in _SWITCHES)
 
 
 def _with_aliases(region: ast.AST, names: frozenset[str]) -> frozenset[str]:
@@ -219,6 +215,6 @@ def _converts(method: ast.FunctionDef, names: frozenset[str]) -> bool:
         sets = isinstance(item, (ast.Assign, ast.AugAssign)) and _bound(item) & names
         if sets and not (isinstance(item, ast.Assign) and _carries(item.value, names)):
             return True
-    return any(map(_switches, method.decorator_list)) or any(
-        isinstance(item, ast.With) and _switches(item.items[0].context_expr) for item in own_nodes(method)
+    return any(map(names_switch, method.decorator_list)) or any(
+        isinstance(item, ast.With) and names_switch(item.items[0].context_expr) for item in own_nodes(method)
     )

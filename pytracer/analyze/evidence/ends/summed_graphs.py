@@ -14,6 +14,7 @@ import msgspec
 
 from pytracer.analyze.evidence.ends.graph_levels import Graph, Levels
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
+from pytracer.analyze.evidence.syntax.cut_values import names_switch
 from pytracer.analyze.evidence.syntax.imports import imported_as
 from pytracer.analyze.evidence.syntax.loops import Loop, loops_around
 from pytracer.analyze.evidence.syntax.names import elements, indexed, variable
@@ -21,7 +22,6 @@ from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes, scope_of, spans, statement_at
 
 _FORWARD = ("forward", "__call__")
-_SWITCHES = ("no_grad", "inference_mode", "set_grad_enabled")
 _FREES = ("backward", "grad", "manual_backward")
 _EMPTIES = ("clear", "pop", "popleft", "zero_", "detach_")
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -196,16 +196,16 @@ class GraphSums:
         given = any(isinstance(part, (ast.Name, ast.Attribute)) and ast.unparse(part).rpartition(".")[2] == name
                     for part in (*call.args, *(item.value for item in call.keywords)))  # fmt: skip
         return given and any(
-            isinstance(item, ast.FunctionDef) and item.name == called_name(call) and _switches(item)
+            isinstance(item, ast.FunctionDef) and item.name == called_name(call) and names_switch(item)
             for tree in self._files.values()
             for item in nodes_of(tree)
         )
 
     def _is_switched(self, tree: ast.Module, scope: Scope, depth: int = 3) -> bool:
         """Whether a function is decorated so, switches it off itself, or one of its callers does."""
-        if any(_switches(item) for item in getattr(scope, "decorator_list", ())):
+        if any(names_switch(item) for item in getattr(scope, "decorator_list", ())):
             return True
-        if any(isinstance(item, ast.Expr) and _switches(item.value) for item in own_nodes(scope)):
+        if any(isinstance(item, ast.Expr) and names_switch(item.value) for item in own_nodes(scope)):
             return True
         name = _name(scope)
         if isinstance(scope, (ast.Module, ast.Lambda)) or depth == 0 or name in _FORWARD:
@@ -328,13 +328,13 @@ def _below_switch(tree: ast.Module, scope: Scope, line: int) -> bool:
 
 def _may_switch(tree: ast.Module, node: ast.expr) -> bool:
     """Also of `ctx = torch.no_grad() if ... else nullcontext()`, and a function of the program that enters it."""
-    if _switches(node):
+    if names_switch(node):
         return True
     text, called = ast.unparse(node), called_name(node) if isinstance(node, ast.Call) else variable(node)
     for item in nodes_of(tree):
-        if isinstance(item, ast.Assign) and text in map(ast.unparse, item.targets) and _switches(item.value):
+        if isinstance(item, ast.Assign) and text in map(ast.unparse, item.targets) and names_switch(item.value):
             return True
-        if isinstance(item, ast.FunctionDef) and item.name == (called or "").rpartition(".")[2] and _switches(item):
+        if isinstance(item, ast.FunctionDef) and item.name == (called or "").rpartition(".")[2] and names_switch(item):
             return True
     return False
 
@@ -348,10 +348,6 @@ def _is_bounded(tree: ast.Module, container: ast.expr) -> bool:
         and name in map(variable, item.targets)
         for item in nodes_of(tree)
     )  # fmt: skip
-
-
-def _switches(node: ast.AST) -> bool:
-    return any(word in ast.unparse(node) for word in _SWITCHES)
 
 
 def _targets(statement: ast.stmt) -> list[ast.expr]:

@@ -7,16 +7,14 @@ from collections.abc import Sequence
 
 import msgspec
 
-from pytracer._patterns import Pattern
 from pytracer._text import list_words
 from pytracer.analyze.evidence.slicing.files import program_files
+from pytracer.analyze.evidence.syntax.cut_values import sets_no_graph
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, spans_body
 from pytracer.analyze.naming import short_file
 from pytracer.analyze.view import ProcessView
-
-_OFF = Pattern(r"\b(?:no_grad|inference_mode)\b|set_grad_enabled\((?:mode=)?False\)")
 
 
 class Ungraded(msgspec.Struct, frozen=True):
@@ -92,12 +90,12 @@ def _around_all(owner: ast.ClassDef, layers: Sequence[str]) -> tuple[str, int, s
             for item in own_nodes(method)
             if isinstance(item, ast.With)
             for part in item.items
-            if _OFF.search(ast.unparse(part.context_expr))
+            if sets_no_graph(part.context_expr)
         ]
         off += [
             (f"@{ast.unparse(item)}", item.lineno, method.end_lineno or 0)
             for item in method.decorator_list
-            if _OFF.search(ast.unparse(item))
+            if sets_no_graph(item)
         ]
         for item in own_nodes(method):
             if isinstance(item, ast.Attribute) and variable(item) in {f"self.{layer}" for layer in layers}:

@@ -30,6 +30,7 @@ from pytracer.analyze.evidence.slicing.gradient_values import (
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
+from pytracer.analyze.evidence.syntax.cut_values import names_switch
 from pytracer.analyze.evidence.syntax.names import holds, variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import all_parameters, class_around, own_nodes, parameters, spans
@@ -39,7 +40,6 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _CUTS = frozenset({"detach", "detach_", "item", "tolist", "numpy", "argmax", "argmin"})
 _CUT_ATTRIBUTES = frozenset({"data"})
 _SIZES = frozenset({"shape", "dtype", "device", "ndim", "size", "dim", "numel", "requires_grad"})
-_OFF = ("no_grad", "inference_mode", "set_grad_enabled")
 _GROWS = frozenset({"append", "extend", "add", "update", "insert", "put", "appendleft"})
 _MAKE_CONTAINERS = frozenset({"list", "dict", "set", "defaultdict", "OrderedDict", "deque"})
 _CONTAINERS = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
@@ -78,7 +78,7 @@ class Flow:
             self.escaped = True
             return NOTHING
         self.escaped |= any(map(_yields, own_nodes(function))) or self._is_called_again(function)
-        off = any(_is_off(item) for item in function.decorator_list)
+        off = any(map(names_switch, function.decorator_list))
         self.off += off
         run = _Run(self, spot, depth)
         run.block(function.body, env)
@@ -255,7 +255,7 @@ class _Run:
     def _with(self, item: ast.With | ast.AsyncWith, env: _Env) -> bool:
         for part in item.items:
             self.value(part.context_expr, env)
-        off = any(_is_off(part.context_expr) for part in item.items)
+        off = any(names_switch(part.context_expr) for part in item.items)
         self._flow.off += off
         goes_on = self.block(item.body, env)
         self._flow.off -= off
@@ -480,10 +480,6 @@ def _is_log(call: ast.Call) -> bool:
     owner = call.func.value if isinstance(call.func, ast.Attribute) else None
     name = called_name(call)
     return name == "print" if owner is None else name in _LOGS and variable(owner) in _LOGGERS
-
-
-def _is_off(node: ast.expr) -> bool:
-    return any(name in ast.unparse(node) for name in _OFF)
 
 
 def _yields(node: ast.AST) -> bool:

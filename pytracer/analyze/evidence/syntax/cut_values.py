@@ -18,6 +18,7 @@ _WITH_INDICES = frozenset({"topk", "sort", "kthvalue", "mode", "cummax", "cummin
 _MAYBE_WITH_INDICES = frozenset({"max", "min", "median", "nanmedian"})  # with a dimension
 _BUILT_IN = frozenset({"len", "float", "str", "repr", "type", "id", "isinstance", "hasattr"})  # `x.float()` keeps it
 _CUT_ATTRIBUTES = frozenset({"data", "shape", "dtype", "device", "ndim", "requires_grad", "indices"})
+_SWITCHES = ("no_grad", "inference_mode", "set_grad_enabled")
 _NO_GRAPH = Pattern(r"\b(?:no_grad|inference_mode)\b|set_grad_enabled\((?:mode=)?False\)")
 
 
@@ -75,5 +76,11 @@ def is_without_graph(scope: Scope, line: int) -> bool:
 
 
 def sets_no_graph(node: ast.AST) -> bool:
-    """Whether a function or class of the program names torch.no_grad() or the like."""
+    """Whether it names torch.no_grad() or the like, such as a function or class of the program."""
     return _NO_GRAPH.search(ast.unparse(node)) is not None
+
+
+def names_switch(node: ast.AST) -> bool:
+    """Whether it names what switches gradients off, whatever that is given: `set_grad_enabled(training)`."""
+    text = ast.unparse(node)
+    return any(name in text for name in _SWITCHES)

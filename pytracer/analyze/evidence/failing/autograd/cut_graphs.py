@@ -9,7 +9,6 @@ from pytracer._patterns import Pattern
 from pytracer._text import list_words
 from pytracer.analyze.evidence.failing.autograd.graph_lines import (
     CUTS,
-    ENTERED,
     FREEZES,
     bound_names,
     head_of,
@@ -23,6 +22,7 @@ from pytracer.analyze.evidence.failing.expressions import names_in, source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import argument_at, called_name
+from pytracer.analyze.evidence.syntax.cut_values import names_switch
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.outcomes import outcome
 from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes, scope_of
@@ -172,7 +172,7 @@ def _graph_lost(at: FailingLine, loss: str) -> str | None:
     ]
     words = f"`{with_graph[0]}` requires a gradient, and `{loss}` ({at.shown(found)}), made of it, does not"
     by = found.spot.scope.decorator_list if isinstance(found.spot.scope, ast.FunctionDef) else []
-    off = next((item for item in by if ENTERED.search(ast.unparse(item))), None)
+    off = next((item for item in by if names_switch(item)), None)
     if off is not None and isinstance(found.spot.scope, ast.FunctionDef):
         name = found.spot.scope.name
         return f"{words}: {at.here(off.lineno)} (`@{source(off)}` of {name}()) keeps it from one. Take it away."

@@ -9,6 +9,7 @@ from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.expressions import names_in
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.cut_values import names_switch
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, spans
@@ -17,7 +18,6 @@ CUTS = Pattern(
     r"requires_grad_?\s*(?:=|\()\s*\(?False|no_grad\b|inference_mode|\.detach\(|\.item\(|\.numpy\(|torch\.tensor\(|\.data\b|argmax\("
 )
 FREEZES = Pattern(r"requires_grad_?\s*(?:=|\()\s*\(?False")
-ENTERED = Pattern(r"no_grad|inference_mode|set_grad_enabled")
 _HOPS = 6
 
 
@@ -35,7 +35,7 @@ def head_of(item: ast.stmt) -> str:
 
 def enters_mode(item: ast.AST) -> TypeGuard[ast.With]:
     """`with torch.no_grad():`, or set_grad_enabled(), whatever that is given."""
-    return isinstance(item, ast.With) and ENTERED.search(head_of(item)) is not None
+    return isinstance(item, ast.With) and any(map(names_switch, item.items))
 
 
 def is_below_switch(at: FailingLine, depth: int) -> bool:
@@ -45,9 +45,7 @@ def is_below_switch(at: FailingLine, depth: int) -> bool:
     if spot is None or scope is None:
         return False
     by = scope.decorator_list if isinstance(scope, ast.FunctionDef) else []
-    return any(ENTERED.search(ast.unparse(item)) for item in by) or any(
-        enters_mode(item) and spans(item, spot.line) for item in own_nodes(scope)
-    )
+    return any(map(names_switch, by)) or any(enters_mode(item) and spans(item, spot.line) for item in own_nodes(scope))
 
 
 def is_below_cut(around: ast.AST, line: int) -> bool:

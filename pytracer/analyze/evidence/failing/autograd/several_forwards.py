@@ -9,13 +9,14 @@ from typing import TypeGuard
 import msgspec
 from msgspec.structs import replace
 
-from pytracer.analyze.evidence.failing.autograd.graph_lines import ENTERED, enters_mode
+from pytracer.analyze.evidence.failing.autograd.graph_lines import enters_mode
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.slicing.callers import called_function
 from pytracer.analyze.evidence.slicing.calls import argument_of
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.cut_values import names_switch
 from pytracer.analyze.evidence.syntax.loops import COMPREHENSIONS, LOOPS, loops_around
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
@@ -190,7 +191,7 @@ def _is_cut(item: ast.Attribute) -> bool:
 
 def _is_decorated(function: ast.AST) -> bool:
     """`@torch.no_grad()`."""
-    return any(ENTERED.search(ast.unparse(by)) for by in getattr(function, "decorator_list", []))
+    return any(map(names_switch, getattr(function, "decorator_list", [])))
 
 
 def _wraps(value: ast.AST) -> bool:
