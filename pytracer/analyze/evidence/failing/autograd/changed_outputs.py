@@ -92,7 +92,7 @@ def _targets(
     statements: list[tuple[str, ast.Module, ast.stmt | ast.expr]],
 ) -> Iterator[_Target]:
     """`x` of `x += y`, `x[0] = y`, `x.mul_(y)`; of a loop over `(x, z)` both."""
-    node = _base(_changed(item))
+    node = _base(changed_part(item))
     name = variable(node) if node is not None else None
     scope = scope_of(tree, item.lineno)
     spot = reached_spot(at.slice, at.trees, file, scope, item.lineno)
@@ -114,11 +114,12 @@ def _targets(
 
 
 def _name(item: ast.stmt | ast.expr) -> str | None:
-    node = _base(_changed(item))
+    node = _base(changed_part(item))
     return variable(node) if node is not None else None
 
 
-def _changed(item: ast.stmt | ast.expr) -> ast.expr | None:
+def changed_part(item: ast.stmt | ast.expr) -> ast.expr | None:
+    """`x` of `x += 1` and `x.add_(1)`, `x[0]` of `x[0] = 1`."""
     if isinstance(item, ast.AugAssign):
         return item.target
     if isinstance(item, ast.Assign):

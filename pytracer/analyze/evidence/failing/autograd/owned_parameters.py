@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from pytracer.analyze.evidence.failing.autograd.changed_outputs import changed_part
 from pytracer.analyze.evidence.failing.autograd.first_values import first_values
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.syntax.calls import called_name
@@ -16,11 +17,10 @@ from pytracer.analyze.evidence.syntax.scopes import scope_of, spans_body
 _ITERATED = frozenset({"parameters", "named_parameters", "buffers", "named_buffers"})
 
 
-def is_only_without_graph(at: FailingLine, tree: ast.Module, item: ast.AST) -> bool:
+def is_only_without_graph(at: FailingLine, tree: ast.Module, item: ast.stmt | ast.expr) -> bool:
     """A parameter, changed without gradients, of a module that the program calls without gradients alone, or never."""
-    line = getattr(item, "lineno", 0)
-    scope, module = scope_of(tree, line), module_of(tree, item)
-    if module is None or not is_without_graph(scope, line):
+    scope, module = scope_of(tree, item.lineno), module_of(tree, item)
+    if module is None or not is_without_graph(scope, item.lineno):
         return False
     name = module.rpartition(".")[2] if module.startswith("self.") else None
     calls = [
@@ -35,12 +35,12 @@ def is_only_without_graph(at: FailingLine, tree: ast.Module, item: ast.AST) -> b
     return known and all(is_without_graph(scope_of(around, call.lineno), call.lineno) for around, call in calls)
 
 
-def is_parameter(tree: ast.Module, item: ast.AST) -> bool:
+def is_parameter(tree: ast.Module, item: ast.stmt | ast.expr) -> bool:
     """Whether it changes a parameter, and nothing that a forward computed."""
     return module_of(tree, item) is not None or own_parameter(tree, item) is not None
 
 
-def own_parameter(tree: ast.Module, item: ast.AST) -> str | None:
+def own_parameter(tree: ast.Module, item: ast.stmt | ast.expr) -> str | None:
     """`self.head.weight` of a change of it, or `self.codes` that is made by `nn.Parameter(...)`."""
     target = _changed(item)
     while isinstance(target, ast.Subscript):
@@ -63,25 +63,23 @@ def _is_of_layer(tree: ast.Module, target: ast.Name | ast.Attribute) -> bool:
     return all(isinstance(value, ast.Call) and (called_name(value) or "")[:1].isupper() for value in values)
 
 
-def module_of(tree: ast.Module, item: ast.AST) -> str | None:
+def module_of(tree: ast.Module, item: ast.stmt | ast.expr) -> str | None:
     """Of a change of what a loop takes from `net.parameters()`: `net`; also of `p.mul_(x).add_(y)`."""
     target = _changed(item)
-    name = variable(target) if isinstance(target, ast.AST) else None
-    line = getattr(item, "lineno", 0)
-    loops = [
-        loop for loop in loops_of(scope_of(tree, line)) if isinstance(loop, ast.For) and spans_body(loop.body, line)
-    ]
+    name = variable(target) if target is not None else None
     if name is None:
         return None
+    loops = [
+        loop
+        for loop in loops_of(scope_of(tree, item.lineno))
+        if isinstance(loop, ast.For) and spans_body(loop.body, item.lineno)
+    ]
     return next((found for loop in loops[::-1] if (found := _iterated(loop, name)) is not None), None)
 
 
-def _changed(item: ast.AST) -> ast.AST | None:
-    """`x` of `x.add_(1)`, `x.mul_(2).add_(1)`, `x += 1` and `x[0] = 1`."""
-    func = item.func if isinstance(item, ast.Call) else None
-    target = func.value if isinstance(func, ast.Attribute) else getattr(item, "target", None)
-    if isinstance(item, ast.Assign):
-        target = next((part for part in item.targets if isinstance(part, ast.Subscript)), None)
+def _changed(item: ast.stmt | ast.expr) -> ast.expr | None:
+    """The changed part, of `x.mul_(2).add_(1)` also `x`."""
+    target = changed_part(item)
     while isinstance(target, ast.Call) and isinstance(target.func, ast.Attribute):
         target = target.func.value
     return target
