@@ -86,8 +86,7 @@ def _added(loop: Loop, name: str, line: int) -> str | None:
 
 def _is_leaf(at: FailingLine, name: str) -> bool:
     """Whether it was made from no other tensor, or is not known to have been."""
-    bound = _bound_before(at, name)
-    if bound is not None and _layer(at, *bound) is not None:
+    if _by_layer(at, name) is not None:
         return False
     found = at.came_from(name)
     return found is None or _LEAF.search(found.text) is not None
@@ -108,18 +107,18 @@ def _before_loop(at: FailingLine, loops: list[Loop]) -> str | None:
     shapes = [name for name in shapes if name in named or not _is_leaf(at, name)]
     if len(shapes) != 1 or _is_freed_in_round(loop) or _is_cut(loop, shapes[0]):
         return None
-    name, begun = shapes[0], _bound_before(at, shapes[0])
-    layer = _layer(at, *begun) if begun is not None else None
-    made = at.begun(name) if layer is not None else at.came(name)
+    name, by = shapes[0], _by_layer(at, shapes[0])
+    made = at.begun(name) if by is not None else at.came(name)
     begin = (
         f"`{name}`{made} was computed once, before the loop at {at.here(loops[-1].lineno)}, and backward() frees "
         "its graph in the first round"
     )
-    if layer is None or begun is None or layer in map(variable, nodes_of(loop)):
+    if by is None or by[0] in map(variable, nodes_of(loop)):
         return f"{begin}: compute it in each round."
+    layer, spot = by
     return (
-        f"{begin}: compute it below `with torch.no_grad():` at {at.place(begun[1], begun[1].line)}, or detach() it "
-        f"there; if `{layer}` is to be trained in that loop, call it in each round."
+        f"{begin}: compute it below `with torch.no_grad():` at {at.place(spot, spot.line)}, or detach() it there; if "
+        f"`{layer}` is to be trained in that loop, call it in each round."
     )
 
 
@@ -136,6 +135,13 @@ def _is_cut(loop: Loop, name: str) -> bool:
     cuts = sum(isinstance(item, ast.Attribute) and item.attr in ("detach", "data") and variable(item.value) == name
                for item in nodes_of(loop))  # fmt: skip
     return 0 < reads == cuts
+
+
+def _by_layer(at: FailingLine, name: str) -> tuple[str, Spot] | None:
+    """The module that made a variable, and where."""
+    bound = _bound_before(at, name)
+    layer = _layer(at, *bound) if bound is not None else None
+    return (layer, bound[1]) if bound is not None and layer is not None else None
 
 
 def _bound_before(at: FailingLine, name: str) -> tuple[ast.AST, Spot] | None:

@@ -7,6 +7,7 @@ import ast
 from pytracer._text import capital
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
+from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
@@ -50,20 +51,27 @@ def _idle_switch(at: FailingLine) -> str | None:
     """`torch.no_grad()` as a statement before the line, or a line that called its function."""
     for depth in range(len(at.frames)):
         spot = at.slice.spot(depth)
-        for item in own_nodes(spot.scope) if spot is not None else ():
-            call = item.value if isinstance(item, ast.Expr) else None
-            if spot is None or not isinstance(call, ast.Call) or call.args or call.lineno >= spot.line:
-                continue
-            if called_name(call) in ("no_grad", "inference_mode") and _is_of_torch(at, call):
-                if any(
-                    isinstance(part, ast.Call) and called_name(part) == "backward" for part in own_nodes(spot.scope)
-                ):
-                    return None  # what follows is trained
-                text = source(call)
-                return (
-                    f"{capital(at.place(spot, call.lineno))} (`{text}`) alone has no effect: write `with {text}:` "
-                    "there, with what follows below it"
-                )
+        call = _idle_call(at, spot) if spot is not None else None
+        if spot is None or call is None:
+            continue
+        if any(isinstance(item, ast.Call) and called_name(item) == "backward" for item in own_nodes(spot.scope)):
+            return None  # what follows is trained
+        text = source(call)
+        return (
+            f"{capital(at.place(spot, call.lineno))} (`{text}`) alone has no effect: write `with {text}:` there, with "
+            "what follows below it"
+        )
+    return None
+
+
+def _idle_call(at: FailingLine, spot: Spot) -> ast.Call | None:
+    """The first of a function that is a statement of its own, above the line."""
+    for item in own_nodes(spot.scope):
+        call = item.value if isinstance(item, ast.Expr) else None
+        if not isinstance(call, ast.Call) or call.args or call.lineno >= spot.line:
+            continue
+        if called_name(call) in ("no_grad", "inference_mode") and _is_of_torch(at, call):
+            return call
     return None
 
 
