@@ -106,7 +106,7 @@ def _set(item: ast.Assign, name: str | None, key: str) -> Iterator[ast.expr]:
             yield item.value
 
 
-def _is_key(node: ast.expr, key: str) -> bool:
+def _is_key(node: ast.expr | None, key: str) -> bool:
     return isinstance(node, ast.Constant) and node.value == key
 
 
@@ -114,7 +114,7 @@ def _of_dict(node: ast.expr, key: str) -> Iterator[ast.expr]:
     """`{"optimizer": x}`, `dict(optimizer=x)`."""
     if isinstance(node, ast.Dict):
         for name, value in zip(node.keys, node.values, strict=True):
-            if isinstance(name, ast.Constant) and name.value == key:
+            if _is_key(name, key):
                 yield value
     elif isinstance(node, ast.Call) and called_name(node) == "dict":
         yield from (item.value for item in node.keywords if item.arg == key)
@@ -130,10 +130,16 @@ def _test(value: ast.expr) -> tuple[ast.expr, bool] | None:
     """The condition of a value, without its `not`, and whether None is saved where that holds."""
     if not isinstance(value, ast.IfExp):
         return None
-    test, holds = value.test, is_none(value.body)
+    test, holds = _without_not(value.test)
+    return test, holds == is_none(value.body)
+
+
+def _without_not(test: ast.expr) -> tuple[ast.expr, bool]:
+    """A condition without each `not` before it, and whether both hold at the same time."""
+    alike = True
     while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        test, holds = test.operand, not holds
-    return test, holds
+        test, alike = test.operand, not alike
+    return test, alike
 
 
 def _words(test: tuple[ast.expr, bool]) -> str:
@@ -157,7 +163,6 @@ def _test_of(node: ast.AST) -> tuple[ast.expr, str, str] | None:
         return None
     if not isinstance(node.orelse, ast.Constant) or not isinstance(node.body.value, str):
         return None
-    test, names = node.test, (node.body.value, str(node.orelse.value))
-    while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        test, names = test.operand, (names[1], names[0])
-    return test, *names
+    test, holds = _without_not(node.test)
+    first, other = node.body.value, str(node.orelse.value)
+    return (test, first, other) if holds else (test, other, first)
