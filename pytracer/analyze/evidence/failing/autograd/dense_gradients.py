@@ -6,7 +6,7 @@ import ast
 
 from pytracer._text import list_words
 from pytracer.analyze.evidence.failing.line import FailingLine
-from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
+from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 
 _DENSE = "SparseAdam does not support dense gradients"
@@ -53,6 +53,5 @@ def _is_sparse(given: ast.keyword) -> bool:
 
 
 def _may_be_sparse(call: ast.Call) -> bool:
-    given = keyword_value(call, "sparse")
-    known = given is None or (isinstance(given, ast.Constant) and given.value is False)
-    return not known or len(call.args) > _PLACE or any(item.arg is None for item in call.keywords)
+    """By its place, or by what is unpacked."""
+    return len(call.args) > _PLACE or any(item.arg is None for item in call.keywords)

@@ -104,8 +104,8 @@ class _Ways:
         return self._before(item, place)
 
     def _before(self, item: ast.expr, place: Spot) -> list[Cast | Autocast] | None:
-        branches, operands = self._branches(item, place), self._operands(item, place)
-        ways = [self.back(*step) for step in branches or operands]
+        branches = self._branches(item, place)
+        ways = [self.back(*step) for step in branches or self._operands(item, place)]
         if branches and any(way is not None and not way for way in ways):
             return []  # one of them may have come, and has it from elsewhere
         found = [item for way in ways if way is not None for item in way]
