@@ -12,9 +12,8 @@ from pytracer.analyze.evidence.failing.expressions import short
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.failing.processes.made_by_one import paths_of
 from pytracer.analyze.evidence.failing.stored.removed_files import may_be, removed_file, removed_subject, targets
+from pytracer.analyze.evidence.slicing.callers import calls_named
 from pytracer.analyze.evidence.slicing.spots import Spot
-from pytracer.analyze.evidence.syntax.calls import called_name
-from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import scope_of
 
 
@@ -59,9 +58,8 @@ def _removal(at: FailingLine) -> tuple[ast.Call, Spot, str] | None:
         return None
     calls = [
         (item, Spot(file, tree, scope_of(tree, item.lineno), item.lineno))
-        for file, tree in at.files.items()
-        for item in nodes_of(tree)
-        if isinstance(item, ast.Call) and called_name(item) == "rmtree" and item.args
+        for file, tree, item in calls_named(at.files, "rmtree")
+        if item.args
     ]
     if len(calls) != 1:
         return None

@@ -13,8 +13,8 @@ from pytracer.analyze.evidence.failing.stored.differing_keys import differing_ke
 from pytracer.analyze.evidence.failing.stored.more_layers import more_layers
 from pytracer.analyze.evidence.failing.stored.opened import opened
 from pytracer.analyze.evidence.failing.stored.saved_keys import other_keys
+from pytracer.analyze.evidence.slicing.callers import calls_named
 from pytracer.analyze.evidence.slicing.spots import Made
-from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import scope_of
 
@@ -76,15 +76,12 @@ def _other_groups(at: FailingLine) -> str:
 
 def _added_groups(at: FailingLine) -> str | None:
     """The line that adds one while a run goes on."""
-    calls = [
-        (file, item)
-        for file, tree in at.files.items()
-        for item in nodes_of(tree)
-        if isinstance(item, ast.Call) and called_name(item) == "add_param_group"
-    ]
-    if len(calls) != 1 or _is_of_other(at, calls[0][0], calls[0][1]):
+    calls = [*calls_named(at.files, "add_param_group")]
+    if len(calls) != 1:
         return None
-    file, call = calls[0]
+    file, _, call = calls[0]
+    if _is_of_other(at, file, call):
+        return None
     place = f"{at.in_file(file, call.lineno)} (`{source(call)}`)"
     return (
         f"{place} adds one while the program runs. Where it had run before the state was saved, run it again before "

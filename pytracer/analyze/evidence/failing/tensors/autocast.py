@@ -11,7 +11,7 @@ from msgspec import structs
 from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.failing.line import FailingLine
 from pytracer.analyze.evidence.slicing.spots import Spot
-from pytracer.analyze.evidence.syntax.calls import argument_at, called_name, keyword_value
+from pytracer.analyze.evidence.syntax.calls import argument_at, called_name
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, spans_body
 
 _LOWERED = frozenset(
@@ -116,10 +116,10 @@ def _is_for(at: FailingLine, call: ast.Call, place: Spot, dtype: str) -> bool:
         known = at.value_at(enabled, place) or (repr(made.node.value) if isinstance(made.node, ast.Constant) else "")
         if known == "False":
             return False
-    given = keyword_value(call, "dtype") or (call.args[1] if len(call.args) > 1 else None)
+    given = argument_at(call, 1, "dtype")
     if given is not None:
         named = ast.unparse(at.slice.made(given, place, calls=True).node).rpartition(".")[2]
         return _DTYPES.get(named, dtype) == dtype
-    device = call.args[0] if call.args else keyword_value(call, "device_type")
+    device = argument_at(call, 0, "device_type")
     kind = device.value if isinstance(device, ast.Constant) and isinstance(device.value, str) else ""
     return _DEFAULTS.get(kind, dtype) == dtype

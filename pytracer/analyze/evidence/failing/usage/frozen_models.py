@@ -281,7 +281,6 @@ def _has_layers(at: FailingLine, made: Made) -> bool:
         return False
     defined = at.slice.defined(made.node.func, made.spot)
     if defined is not None:
-        method = method_of(defined[0], ("__init__",)) if isinstance(defined[0], ast.ClassDef) else None
-        is_module = isinstance(defined[0], ast.ClassDef) and method_of(defined[0], ("forward",)) is not None
+        method, is_module = method_of(defined[0], ("__init__",)), method_of(defined[0], ("forward",)) is not None
         return is_module and method is not None and _LAYERS.search(ast.unparse(method)) is not None
     return _LAYERS.search(ast.unparse(made.node)) is not None

@@ -10,6 +10,7 @@ from pytracer.analyze.evidence.failing.autograd.new_leaves import new_leaf
 from pytracer.analyze.evidence.failing.data.consumed import reads_between
 from pytracer.analyze.evidence.failing.expressions import source
 from pytracer.analyze.evidence.failing.line import FailingLine
+from pytracer.analyze.evidence.slicing.callers import only_function
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.loops import PLAIN_LOOPS, loops_around
@@ -138,15 +139,12 @@ def _makes_anew(at: FailingLine, value: ast.Call, name: str) -> bool:
         return False  # it may read the model there
     if name not in {variable(item) for item in nodes_of(value) if isinstance(item, (ast.Name, ast.Attribute))}:
         return True
-    own = [
-        item
-        for tree in at.files.values()
-        for item in nodes_of(tree)
-        if isinstance(item, ast.FunctionDef) and item.name == called_name(value)
-    ]
-    given = {item.arg for item in own[0].args.args} if len(own) == 1 else set[str]()
-    returns = [item.value for item in own_nodes(own[0]) if isinstance(item, ast.Return)] if len(own) == 1 else []
-    made = [_returned(own[0], item) for item in returns]
+    own = only_function(at.files, called_name(value) or "")
+    if own is None:
+        return False
+    function = own[1]
+    given = {item.arg for item in function.args.args}
+    made = [_returned(function, item.value) for item in own_nodes(function) if isinstance(item, ast.Return)]
     return bool(made) and all(isinstance(item, ast.Call) and not given & _held_names(item) for item in made)
 
 
@@ -160,7 +158,7 @@ def _held_names(call: ast.Call) -> set[str]:
     return {item.id for item in nodes_of(call) if isinstance(item, ast.Name) and id(item) not in sizes}
 
 
-def _returned(function: ast.FunctionDef, value: ast.AST | None) -> ast.AST | None:
+def _returned(function: ast.FunctionDef | ast.AsyncFunctionDef, value: ast.AST | None) -> ast.AST | None:
     """What a returned name was set to, where one line sets it."""
     if not isinstance(value, ast.Name):
         return value
