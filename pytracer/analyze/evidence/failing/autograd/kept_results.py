@@ -77,15 +77,15 @@ def _normed(at: FailingLine, name: str) -> str | None:
     """`weight_norm(nn.Conv1d(...))` of torch.nn.utils itself, whose hook sets the weight before each forward."""
     if name != "weight" or any(_prunes(item) for tree in at.files.values() for item in nodes_of(tree)):
         return None  # pruning sets it so, too
-    calls = [
+    calls = (
         (file, item)
         for file, tree in at.files.items()
         for item in nodes_of(tree)
         if isinstance(item, ast.Call) and called_name(item) in _NORMS and "parametrizations" not in ast.unparse(tree)
-    ]
-    if not calls:
+    )
+    file, call = next(calls, (None, None))
+    if call is None:
         return None
-    file, call = calls[0]
     return f"{called_name(call)}() ({at.in_file(file, call.lineno)})"
 
 
