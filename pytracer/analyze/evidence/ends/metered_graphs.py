@@ -20,7 +20,7 @@ from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
 from pytracer.analyze.evidence.syntax.cut_values import names_switch
 from pytracer.analyze.evidence.syntax.loops import LOOPS
-from pytracer.analyze.evidence.syntax.names import indexed, variable
+from pytracer.analyze.evidence.syntax.names import bare_names, indexed, variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes, parameters, scope_of, spans
 from pytracer.analyze.naming import line_in
@@ -92,19 +92,19 @@ def _passed_back(made: Round, files: dict[str, ast.Module]) -> frozenset[str]:
     for item in nodes_of(made.region):
         if isinstance(item, ast.Call) and called_name(item) in frees and not retains(item):
             roots = [*item.args, *([item.func.value] if isinstance(item.func, ast.Attribute) else [])]
-            found |= {part.id for root in roots for part in nodes_of(root) if isinstance(part, ast.Name)}
+            found = found.union(*map(bare_names, roots))
     size = -1
     while size != len(found):
         size = len(found)
         for item in nodes_of(made.region):
             if isinstance(item, (ast.Assign, ast.AugAssign)) and _bound(item) & found:
-                found |= {part.id for part in nodes_of(item.value) if isinstance(part, ast.Name)}
+                found |= bare_names(item.value)
     return frozenset(found)
 
 
 def _bound(item: ast.Assign | ast.AugAssign) -> set[str]:
     targets = item.targets if isinstance(item, ast.Assign) else [item.target]
-    return {part.id for target in targets for part in nodes_of(target) if isinstance(part, ast.Name)}
+    return set[str]().union(*map(bare_names, targets))
 
 
 def _is_switched(files: dict[str, ast.Module], made: Round) -> bool:
@@ -181,10 +181,9 @@ def _sums(files: dict[str, ast.Module], call: ast.Call, value: ast.expr, depth: 
             for method in owner.body:
                 if not isinstance(method, ast.FunctionDef) or method.name != called_name(call):
                     continue
-                names = _parameters_given(call, method, value)
+                names = _with_aliases(method, _parameters_given(call, method, value))
                 if not names or _converts(method, names):
                     continue
-                names = _with_aliases(method, names)
                 yield from _in_method(file, method, names, f"{owner.name}.{method.name}")
                 for inner, given in _passed(method, names) if depth else ():
                     yield from _sums(files, inner, given, depth - 1)
@@ -210,7 +209,6 @@ def _parameters_given(call: ast.Call, method: ast.FunctionDef, value: ast.expr) 
 
 def _converts(method: ast.FunctionDef, names: frozenset[str]) -> bool:
     """`if torch.is_tensor(value): value = value.item()`; also of what a loop takes from it."""
-    names = _with_aliases(method, names)
     for item in own_nodes(method):
         sets = isinstance(item, (ast.Assign, ast.AugAssign)) and _bound(item) & names
         if sets and not (isinstance(item, ast.Assign) and _carries(item.value, names)):
