@@ -10,7 +10,7 @@ from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.bindings import set_by
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.loops import LEAVES, last_of, loops_around
-from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.names import elements, variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import Scope, default_of, own_nodes, parameters, scope_of, spans
 from pytracer.analyze.naming import line_in
@@ -86,7 +86,7 @@ def _data_behind(scope: Scope, test: ast.expr) -> list[str]:
 
 def _targets(target: ast.expr) -> Iterator[ast.expr]:
     """Each of `a, b = ...`; `found` of `found[n] = ...`."""
-    for item in target.elts if isinstance(target, (ast.Tuple, ast.List)) else (target,):
+    for item in elements(target):
         yield item.value if isinstance(item, ast.Subscript) else item
 
 

@@ -10,7 +10,7 @@ import msgspec
 from pytracer._text import shortened
 from pytracer.analyze.evidence.syntax.bindings import set_by
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
-from pytracer.analyze.evidence.syntax.names import variable
+from pytracer.analyze.evidence.syntax.names import indexed, variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import class_around, own_nodes, parameters, scope_of
 
@@ -56,10 +56,8 @@ class AskedEvent(msgspec.Struct, frozen=True):
 
 def asked_event(tree: ast.Module, run: ast.FunctionDef, thread: str | None, made: ast.Call) -> AskedEvent | None:
     """None where no `while` of the function asks one. `thread`: the variable that has the thread that `made` makes."""
-    for loop in own_nodes(run):
-        asked = (
-            [item for item in nodes_of(loop.test) if isinstance(item, ast.Call)] if isinstance(loop, ast.While) else []
-        )
+    for loop in (item for item in own_nodes(run) if isinstance(item, ast.While)):
+        asked = [item for item in nodes_of(loop.test) if isinstance(item, ast.Call)]
         asks = [item for item in asked if called_name(item) in _ASKS and _owner(item) is not None]
         event = _owner(asks[0]) if asks else None
         if event is None:
@@ -123,9 +121,7 @@ def _told(call: ast.Call | None) -> tuple[int, str] | None:
 
 def _owner(node: ast.AST) -> str | None:
     """`self.stop` of `self.stop.is_set()`, `monitor.stop` of `monitor.stop.set()`, `workers` of `workers[0].join()`."""
-    owner = node.func.value if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else None
-    while isinstance(owner, ast.Subscript):
-        owner = owner.value
+    owner = indexed(node.func.value) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else None
     first = owner
     while isinstance(first, ast.Attribute):
         first = first.value

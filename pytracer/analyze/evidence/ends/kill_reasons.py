@@ -11,7 +11,7 @@ from pytracer.analyze.evidence.ends.exit_condition import condition_at
 from pytracer.analyze.evidence.ends.memory_limits import MemoryLimit, asks_memory
 from pytracer.analyze.evidence.syntax.bindings import set_by
 from pytracer.analyze.evidence.syntax.loops import deciding_ifs
-from pytracer.analyze.evidence.syntax.nodes import nodes_of
+from pytracer.analyze.evidence.syntax.names import bare_names
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of
 from pytracer.analyze.tensors.source_lines import is_own_text, syntax_tree
 from pytracer.analyze.view import RecordedSender
@@ -57,8 +57,10 @@ def asks_for_time(sent: RecordedSender, below: str) -> bool:
     tree = syntax_tree(sent.sender.snapshot, frame) if frame is not None else None
     if tree is None or frame is None or frame.line is None:
         return False
-    around = [item for item, is_around in deciding_ifs(tree, frame.line) if is_around][:1]
-    names = {part.id for item in around for part in nodes_of(item.test) if isinstance(part, ast.Name)}
+    around = next((item for item, is_around in deciding_ifs(tree, frame.line) if is_around), None)
+    if around is None:
+        return False
+    names = bare_names(around.test)
     pairs = (pair for item in own_nodes(scope_of(tree, frame.line)) for pair in set_by(item))
     bound = [value for target, value in pairs if isinstance(target, ast.Name) and target.id in names]
     return any(value is not None and _TIMES.search(ast.unparse(value)) is not None for value in bound)

@@ -20,6 +20,7 @@ from pytracer.analyze.evidence.syntax.loops import ITEM_COMPREHENSIONS, deciding
 from pytracer.analyze.evidence.syntax.names import bare_names, last_name
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes, scope_of, spans
+from pytracer.analyze.evidence.waits.undone_items import call_owner
 from pytracer.analyze.naming import LineWords, line_in
 
 _PUT = ("put", "put_nowait")
@@ -82,7 +83,7 @@ def rounded_taker(
         names: Those of the queue.
         here: The file that is spoken of.
     """
-    gets = [item for item in own_nodes(taker.node) if _is_of(item, names, _TAKE)]
+    gets = [item for item in own_nodes(taker.node) if call_owner(item, _TAKE) in names]
     count = _count(taker, gets[0]) if len(gets) == 1 else None
     floor = _floor(taker, count) if count is not None else None
     if count is None or floor is None:
@@ -97,13 +98,6 @@ def rounded_taker(
         return None
     at, made = line_in(taker.file, floor.lineno, here), line_in(parts.file, parts.node.lineno, here)
     return RoundedTaker(short(source(floor)), at, short(source(parts.node)), made, divided, by)
-
-
-def _is_of(node: ast.AST, names: frozenset[str], methods: Sequence[str]) -> bool:
-    match node:
-        case ast.Call(func=ast.Attribute(value=owner, attr=method)):
-            return method in methods and last_name(owner) in names
-    return False
 
 
 def _count(taker: Coroutine, get: ast.AST) -> ast.expr | None:
@@ -138,7 +132,7 @@ def _parts_of(
     files: Mapping[str, ast.Module], run: Sequence[Coroutine], names: frozenset[str], depth: int = _DEEPEST
 ) -> _Parts | None:
     """Where each part is put: into this queue, or into one of which a loop puts one result for each that it takes."""
-    puts = [(part, item) for part in run for item in own_nodes(part.node) if _is_of(item, names, _PUT)]
+    puts = [(part, item) for part in run for item in own_nodes(part.node) if call_owner(item, _PUT) in names]
     if len(puts) != 1 or not depth:
         return None
     part, put = puts[0]
@@ -190,12 +184,15 @@ def _made(files: Mapping[str, ast.Module], file: str, tree: ast.Module, value: a
     if isinstance(value, ast.Name):
         bound = bound_value(scope_of(tree, value.lineno), value.id, value.lineno)
         value = bound[1] if bound is not None and isinstance(bound[1], ast.expr) else value
-    yield from ((_Parts(file, call, size)) for call, size in _parts([value]))
+    yield from (_Parts(file, call, size) for call, size in _parts([value]))
     for call in (item for item in nodes_of(value) if isinstance(item, ast.Call)):
         found = called_function(files, tree, call)
-        for node, size in _parts(own_nodes(found[1])) if found is not None else ():
-            given = argument_of(call, found[1], size) if found is not None else None
-            yield _Parts(found[0] if found is not None else file, node, source(given) if given is not None else size)
+        if found is None:
+            continue
+        home, function = found
+        for node, size in _parts(own_nodes(function)):
+            given = argument_of(call, function, size)
+            yield _Parts(home, node, source(given) if given is not None else size)
 
 
 def _parts(nodes: Sequence[ast.AST]) -> Iterator[tuple[ast.expr, str]]:

@@ -68,6 +68,7 @@ from pytracer.analyze.evidence.ends.oom import OomTrace, killed_by_sigkill, oom_
 from pytracer.analyze.evidence.ends.own_group import group_of_child
 from pytracer.analyze.evidence.ends.own_kills import own_kill
 from pytracer.analyze.evidence.ends.reserved_arrays import reserved
+from pytracer.analyze.evidence.ends.sender_lines import FIND_OUT
 from pytracer.analyze.evidence.ends.sent_signals import deadly_signal
 from pytracer.analyze.evidence.ends.sigkill import elimination, other_candidates, time_limit_of_parent
 from pytracer.analyze.evidence.ends.signal_senders import chain_words, noted_evidence, sender_is_sure, senders_words
@@ -110,7 +111,6 @@ _HANG_ACTION = (
 )
 
 _REST = "what the rest of its memory was: what torch does not allocate (NumPy arrays, libraries) is not recorded"
-_FIND_OUT = "Find out why that process sent the signal."
 _BLAMELESS = "The killed process itself did nothing wrong."
 
 
@@ -309,7 +309,7 @@ def _describe_sender(job: JobView, judgement: Judgement[OomTrace | None]) -> Des
         is_watch = limit is not None and not limit.free
         words += f": {'a watch of memory, which' if is_watch else 'a program that'} {started.place} starts"
         limit = with_option(limit, started)
-    first = _FIND_OUT if at is None else _look_at(at, below, view)
+    first = FIND_OUT if at is None else _look_at(at, below, view)
     if started is not None and frames and is_own_text(child, frames[0]):
         first = _look_at_text(started.place, below)
     by_itself = sent is not None and sent.sender_pid == view.process.snapshot.pid
