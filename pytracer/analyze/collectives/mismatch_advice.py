@@ -161,13 +161,13 @@ def _of_value(job: JobView, match: GroupMatch, found: Mismatch) -> Explained:
             return Explained(itself.advice, itself.subject)
         known = _of_root(job, match, found)
         return Explained(known if known is not None else _ADVICE["root"])
-    one_line = sides is not None and site_of(sides[0][1]) == site_of(sides[1][1])
-    types = differing_type(*sides) if sides is not None and one_line and found.field == "dtype" else None
+    of_line = sides if sides is not None and site_of(sides[0][1]) == site_of(sides[1][1]) else None
+    types = differing_type(*of_line) if of_line is not None and found.field == "dtype" else None
     if types is not None:
         return Explained(types.advice, places=types.places)
     if found.field != "size":
         return Explained(_ADVICE[found.field])
-    part = local_part(*sides) if sides is not None and site_of(sides[0][1]) == site_of(sides[1][1]) else None
+    part = local_part(*of_line) if of_line is not None else None
     if part is not None:
         return Explained(part.advice, part.subject, uneven=True)
     ops = {item.call.op for item in found.variants}

@@ -73,14 +73,15 @@ def _gives(puts: ast.Call, taken: str) -> bool:
 
 def _put_back(loop: EndlessLoop, found: _Refilled, taken: str) -> Reason | None:
     """`todo.append(item)`, of an item that came from there."""
-    tests = [item for item in _around(loop.body, found.puts) if isinstance(item, ast.If)]
+    around = [*_around(loop.body, found.puts)]
+    tests = [item for item in around if isinstance(item, ast.If)]
     if any(_is_counted(loop, item.test) for item in tests) or _asks_for_members(loop, tests):
         return None  # tries that are limited
     if _is_cut(loop, taken) or (any(_reads_part(item.test, taken) for item in tests) and _works_on(loop, taken)):
         return None  # it comes nearer to its end each time
     name, line, took = found.name, found.puts.lineno, found.takes.lineno
     back = f"line {line} puts `{taken}` back into `{name}`, from which line {took} takes"
-    tried = next((item for item in reversed([*_around(loop.body, found.puts)]) if isinstance(item, ast.Try)), None)
+    tried = next((item for item in reversed(around) if isinstance(item, ast.Try)), None)
     if tests:
         guard = tests[-1]
         held = short_text(guard.test)

@@ -6,7 +6,7 @@ The parent joins the child, and would wait for ever; that it does not read the q
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -64,23 +64,23 @@ def ended_reader(job: JobView, chain: Sequence[tuple[ProcessView, ProcessWait]])
         job: All processes.
         chain: Who waits for whom: the child and its parent are the last two.
     """
-    if len(chain) < 2:
-        return None
     pair = {wait.kind: (view, wait) for view, wait in chain[-2:]}
-    (parent, its), (child, _) = pair.get("child", chain[-2]), pair.get("unread-queue", chain[-1])
-    queue = unread_queue(parent, its) if {*pair} == {"child", "unread-queue"} else None
+    if {*pair} != {"child", "unread-queue"}:
+        return None
+    (parent, its), (child, _) = pair["child"], pair["unread-queue"]
+    queue = unread_queue(parent, its)
     tree = syntax_tree(parent.process.snapshot, its.at) if queue is not None else None
     if queue is None or tree is None or its.at is None or its.at.file is None or not _one_left(job, parent, child):
         return None
     names = names_of_object(tree, queue.name)
-    gets = [item for item in gets_of(tree, names) if scope_of(tree, item.lineno) in [*entries(tree)]]
-    if len(gets) != 1 or len([*gets_of(tree, names)]) != 1:
+    gets = [*gets_of(tree, names)]
+    if len(gets) != 1 or scope_of(tree, gets[0].lineno) not in [*entries(tree)]:
         return None
     scope = scope_of(tree, gets[0].lineno)
     if _runs(job, parent, its.at.file, scope) or _starts_later(tree, scope, its.at.line or 0):
         return None
     reader = reader_of(parent, its.at.file, tree, gets[0])
-    marks = [*_marks(tree, names, reader.mark)] if reader.mark is not None else []
+    marks = _marks(tree, names, reader.mark) if reader.mark is not None else []
     others = len(children_of(job, parent)) > 2  # beside the reader and the one that waits
     if reader.mark is not None and (not marks or not others or any(_is_among_items(tree, names, one) for one in marks)):
         return None
@@ -137,8 +137,8 @@ def _is_among_items(tree: ast.Module, names: frozenset[str], mark: ast.Call) -> 
     return bool(texts - {ast.unparse(mark)})
 
 
-def _marks(tree: ast.Module, names: frozenset[str], mark: str) -> Iterator[ast.Call]:
+def _marks(tree: ast.Module, names: frozenset[str], mark: str) -> list[ast.Call]:
     """The lines of what children run that put it, where no other line does."""
     puts = [item for item in puts_into(tree, names) if item.args and ast.unparse(item.args[0]) == mark]
     own = [node for entry in entries(tree) for node in nodes_of(entry)]
-    return iter(puts if all(item in own for item in puts) else ())
+    return puts if all(item in own for item in puts) else []

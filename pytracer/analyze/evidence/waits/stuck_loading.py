@@ -27,9 +27,10 @@ def stuck_loading_words(view: ProcessView, worker: ProcessView, until_ns: int | 
 
 def stuck_loading_advice(view: ProcessView, worker: ProcessView) -> str | None:
     """What to change, or to look at; None where no loop is known."""
-    stood, unseen = stood_loop(worker), unseen_loading(view, worker)
+    stood = stood_loop(worker)
     if stood is not None and stood.reason is not None:
         return stood.reason.advice
+    unseen = unseen_loading(view, worker)
     return unseen.advice if unseen is not None else None
 
 

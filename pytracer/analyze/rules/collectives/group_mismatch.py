@@ -116,12 +116,17 @@ def _advice(job: JobView, found: _Sides) -> str:
     words = rank_order_words(views[0].process.snapshot, frame) if views else None
     if words is not None:
         return f"{_SAME_ORDER} {words}: go through the same list on all."
-    tree = syntax_tree(views[0].process.snapshot, frame) if views and frame is not None else None
-    shown = [makers[0] for _, makers in found.sides[:_LISTED]]
-    each_own = all(rank in item.ranks for rank in shown for item in found.made[rank] if item.place == place)
-    own = own_list_words(tree, frame) if each_own and tree is not None and frame is not None else None
-    said = _branch(job, found) or own
+    said = _branch(job, found)
+    if said is None and views and frame is not None and _are_own(found, place):
+        tree = syntax_tree(views[0].process.snapshot, frame)
+        said = own_list_words(tree, frame) if tree is not None else None
     return f"{_SAME_ORDER} {said}" if said is not None else _SAME_ORDER
+
+
+def _are_own(found: _Sides, place: PythonFrame | None) -> bool:
+    """Whether each rank is in all groups that it makes at a line."""
+    shown = [makers[0] for _, makers in found.sides[:_LISTED]]
+    return all(rank in item.ranks for rank in shown for item in found.made[rank] if item.place == place)
 
 
 def _branch(job: JobView, found: _Sides) -> str | None:
