@@ -83,9 +83,8 @@ def _behind(back: Slice, node: ast.expr, spot: Spot) -> Iterator[tuple[ast.AST, 
     elif isinstance(node, ast.Call):
         if back.function(node, spot) is not None:
             yield from ((item, at) for item, at in before(back, node, spot) if not _is_test(item, at.tree))
-        elif keeps_type(node):
-            owner = node.func.value if isinstance(node.func, ast.Attribute) else None
-            yield from ((item, spot) for item in (owner,) if item is not None)
+        elif keeps_type(node) and isinstance(node.func, ast.Attribute):
+            yield node.func.value, spot
 
 
 def _is_test(node: ast.AST, tree: ast.Module) -> bool:

@@ -59,15 +59,15 @@ def set_loop(snapshot: Snapshot, frame: PythonFrame) -> SetLoop | None:
     `for bucket in self.buckets()`, whose `for name in self.names` goes through a set that the class keeps.
     """
     tree = syntax_tree(snapshot, frame)
-    slice_ = Slice(snapshot, [frame])
-    spot = slice_.spot(0)
+    way = _Way(snapshot, Slice(snapshot, [frame]), frame.file)
+    spot = way.slice.spot(0)
     if tree is None or frame.line is None or spot is None:
         return None
     for loop in reversed(loops_around(tree, frame.line)):
         if isinstance(loop, ast.While):
             continue
         inside = Spot(spot.file, spot.tree, scope_of(tree, loop.lineno), loop.lineno, spot.depth)
-        found = _of_loop(_Way(snapshot, slice_, frame.file), loop.iter, inside, _DEEPEST)
+        found = _of_loop(way, loop.iter, inside, _DEEPEST)
         if found is not None:
             return found
     return None

@@ -86,21 +86,23 @@ def _flag(view: ProcessView, at: PythonFrame, way: Sequence[PythonFrame] = ()) -
         return None
     file, other, call = calls[0]
     line = line_in(file, call.lineno, at.file)
-    left = next((item for item in obstacles(other, call.lineno) if not item.caught), None)
-    passed = _left_by(way, file, other, call)
     in_finally = any(isinstance(item, ast.Try) and any(part is call for one in item.finalbody for part in nodes_of(one))
                      for item in nodes_of(other))  # fmt: skip
-    if in_finally or (left is None and passed is None) or not _is_of(files, setter, call):
+    if in_finally or not _is_of(files, setter, call):
         return None
     text = shortened(ast.unparse(call), _LONGEST)
-    if passed is not None or left is None:
+    passed = _left_by(way, file, other, call)
+    if passed is not None:
         return ThreadReason(
             f"{words}, which {line} (`{text}`) alone calls: the exception left that function before",
-            f"The exception left line {passed.line if passed is not None else 0}, so that {line} (`{text}`), which "
+            f"The exception left line {passed.line}, so that {line} (`{text}`), which "
             "alone ends that thread, was not reached: put it into a `finally` around what comes before it. Or start "
             "the thread with daemon=True if it may be cut off.",
             (*places, (file, call.lineno)),
         )
+    left = next((item for item in obstacles(other, call.lineno) if not item.caught), None)
+    if left is None:
+        return None
     return ThreadReason(
         f"{words}, which {line} (`{text}`) alone calls, {left.words}",
         f"Put `{text}` ({line}) into a `finally` around what comes before it: a `return` or an error there leaves it "
