@@ -22,6 +22,7 @@ from pytracer.analyze.evidence.syntax.changes import (
     names_read,
     touched,
 )
+from pytracer.analyze.evidence.syntax.constants import ORDERS
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.refilled import refilled
 from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes
@@ -337,7 +338,7 @@ def _of_result(test: ast.expr, changes: Sequence[_Change], leaves_there: bool) -
 
 def _of_tolerance(test: ast.expr, changes: Sequence[_Change], leaves_there: bool) -> Reason | None:
     compares = [item for item in nodes_of(test) if isinstance(item, ast.Compare) and len(item.ops) == 1]
-    ordered = [item for item in compares if isinstance(item.ops[0], (ast.Lt, ast.LtE, ast.Gt, ast.GtE))]
+    ordered = [item for item in compares if isinstance(item.ops[0], ORDERS)]
     counted = any(isinstance(item.node, ast.AugAssign) for item in changes)
     sized = any(isinstance(item, ast.Call) and called_name(item) == "len" for item in nodes_of(test))
     if not ordered or counted or sized or not _TOLERANCE.search(ast.unparse(test)):

@@ -10,6 +10,7 @@ import msgspec
 from pytracer.analyze.evidence.syntax.bindings import set_by
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.changes import names_read
+from pytracer.analyze.evidence.syntax.constants import ORDERS
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.unbounded import EndlessLoop, Reason, body_of, short_text
 
@@ -17,7 +18,6 @@ _TAKES = frozenset({"pop", "popleft", "get", "get_nowait", "heappop", "popitem"}
 _PUTS = frozenset({"append", "extend", "appendleft", "put", "put_nowait", "insert", "add", "heappush"})
 _OF_HEAP = ("heappop", "heappush")
 _PARTS = (ast.Attribute, ast.Subscript, ast.BinOp)
-_ORDERS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 
 
 class _Refilled(msgspec.Struct, frozen=True):
@@ -166,7 +166,7 @@ def _is_counted(loop: EndlessLoop, test: ast.expr) -> bool:
         for item in body_of(loop)
         if isinstance(item, ast.AugAssign)
     }
-    return _compares(nodes_of(test), _ORDERS) and not counted.isdisjoint(names_read(test))
+    return _compares(nodes_of(test), ORDERS) and not counted.isdisjoint(names_read(test))
 
 
 def _compares(nodes: Sequence[ast.AST], by: tuple[type[ast.cmpop], ...]) -> bool:
