@@ -62,15 +62,16 @@ def asked_event(tree: ast.Module, run: ast.FunctionDef, thread: str | None, made
         event = _owner(asks[0]) if asks else None
         if event is None:
             continue
-        calls = [item for item in nodes_of(tree) if isinstance(item, ast.Call) and item not in asks]
+        unknown = AskedEvent(event, asks[0].lineno, None, None, None, known=False)
         named = _outside(event, run, made)
-        near = made.lineno if event in parameters(run) else run.lineno
         if named is None:
-            return AskedEvent(event, asks[0].lineno, None, None, None, known=False)
+            return unknown
+        calls = [item for item in nodes_of(tree) if isinstance(item, ast.Call) and item not in asks]
+        near = made.lineno if event in parameters(run) else run.lineno
         same = [item for item in calls if _is_of(tree, item, named, near)]
         sets = next((item for item in same if called_name(item) == "set"), None)
         if sets is None and any(called_name(item) == "set" and _owner(item) and not item.args for item in calls):
-            return AskedEvent(event, asks[0].lineno, None, None, None, known=False)
+            return unknown
         clears = (item for item in same if called_name(item) == "clear" and sets is not None)
         cleared = next((item for item in clears if _is_next(tree, sets, item)), None)
         joins = [item for item in calls if called_name(item) == "join" and _last(_owner(item) or "path") != "path"]
