@@ -50,9 +50,7 @@ def variable(node: ast.AST) -> str | None:
 
 def holds(target: ast.AST, name: str) -> bool:
     """Whether a target binds a variable: `a, (b, *c)` binds three, `a[0]` and `a.b` none."""
-    if isinstance(target, (ast.Tuple, ast.List)):
-        return any(holds(item, name) for item in target.elts)
-    return holds(target.value, name) if isinstance(target, ast.Starred) else variable(target) == name
+    return name in held_names(target)
 
 
 def held_names(target: ast.AST) -> dict[str, None]:
