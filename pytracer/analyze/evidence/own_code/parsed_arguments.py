@@ -27,7 +27,7 @@ _MOST_FRAMES, _MOST = 4, 2
 class ParsedArgument(msgspec.Struct, frozen=True):
     """`function` stores `stored` into `variable`, which has less room; `beside`: pointers that the failing line uses.
 
-    `declared` and `parsed`: the lines of C. `lowest`: the lowest bytes of the refused address are those of the int.
+    `declared` and `parsed`: the lines of C.
     """
 
     variable: Variable

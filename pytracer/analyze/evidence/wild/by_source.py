@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from pytracer.analyze.evidence.own_code.empty_count import empty_count
 from pytracer.analyze.evidence.own_code.indexed_array import indexed_array
 from pytracer.analyze.evidence.own_code.letter_index import letter_index
 from pytracer.analyze.evidence.wild.explanation import Explanation
 from pytracer.analyze.view import ProcessView
-from pytracer.report.job import Confidence, Evidence
+from pytracer.report.job import Confidence, Evidence, VerdictClass
 
 
 class Found(Protocol):
@@ -34,7 +34,7 @@ class Found(Protocol):
 class BySource(Explanation):
     """`sure`: registers or memory have the numbers that the source is read with."""
 
-    verdict_class = "out-of-bounds"
+    verdict_class: ClassVar[VerdictClass] = "out-of-bounds"
     names_source = True
     found: Found
     sure: bool
