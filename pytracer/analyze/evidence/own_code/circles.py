@@ -22,7 +22,7 @@ from pytracer.analyze.evidence.own_code.c_text import (
 from pytracer.analyze.evidence.own_code.native_bounds import assigned_value, running_frame
 from pytracer.analyze.evidence.own_code.native_source import own_source
 from pytracer.analyze.evidence.own_code.passed_arrays import PassedArray, PassedArrays
-from pytracer.analyze.evidence.own_code.passed_through import NAME, Level, is_assigned, levels
+from pytracer.analyze.evidence.own_code.passed_through import NAME, Level, entered_with, levels
 from pytracer.analyze.naming import LineWords, line_in
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import StackCycle
@@ -64,7 +64,7 @@ def circle(view: ProcessView, cycle: StackCycle | None) -> Circle | None:
         return None
     function, lines, number = way[0]
     given = arguments_at(lines, number, function.name)
-    names = tuple(map(declared_name, function.parameters))
+    names = _names(function)
     if given is None or len(given) != len(names) or frame is None:
         return None
     source, before = own_source(frame), _before(function, lines, number)
@@ -100,17 +100,8 @@ def _follows(text: str, array: str, names: Sequence[str]) -> bool:
 
 def _passed(arrays: PassedArrays, way: Sequence[Level], name: str) -> PassedArray | None:
     """What Python passes for a parameter of the innermost function, through those that called it."""
-    for at, (function, lines, _) in enumerate(way):
-        place = function.place_of(name)
-        if place is None or is_assigned(function, lines, name):
-            return None
-        if at + 1 == len(way):
-            return arrays.passed(function.name, _names(function), place)
-        given = arguments_at(way[at + 1][1], way[at + 1][2], function.name)
-        if given is None or place >= len(given) or not NAME.match(given[place]):
-            return None
-        name = given[place]
-    return None
+    entered = entered_with(way, name)
+    return arrays.passed(entered[0].name, _names(entered[0]), entered[1]) if entered is not None else None
 
 
 def _names(function: Function) -> tuple[str, ...]:

@@ -46,12 +46,18 @@ def given_for(view: ProcessView, way: Sequence[Level], name: str, declared: Patt
         name: Of a parameter of the first one.
         declared: What each parameter on the way is declared as.
     """
+    entered = entered_with(way, name, declared)
+    return _of_python(view, entered[0].name, entered[1]) if entered is not None else None
+
+
+def entered_with(way: Sequence[Level], name: str, declared: Pattern = ANY) -> tuple[Function, int] | None:
+    """The outermost function, which Python called, and which of its parameters is handed on as that one."""
     for number, (function, lines, _) in enumerate(way):
         place = function.place_of(name)
         if place is None or not declared.search(function.parameters[place]) or is_assigned(function, lines, name):
             return None
         if number + 1 == len(way):
-            return _of_python(view, function.name, place)
+            return function, place
         _, outer, line = way[number + 1]
         given = arguments_at(outer, line, function.name)
         if given is None or place >= len(given) or not NAME.match(given[place]):

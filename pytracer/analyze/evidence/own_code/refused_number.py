@@ -33,7 +33,7 @@ from pytracer.analyze.evidence.own_code.native_bounds import assigned_value
 from pytracer.analyze.evidence.own_code.native_source import own_source
 from pytracer.analyze.evidence.own_code.passed_arrays import PassedArray, PassedArrays
 from pytracer.analyze.evidence.own_code.passed_memory import called_by_ctypes
-from pytracer.analyze.evidence.own_code.passed_through import Level, is_assigned, levels
+from pytracer.analyze.evidence.own_code.passed_through import Level, entered_with, is_assigned, levels
 from pytracer.analyze.naming import line_in
 from pytracer.analyze.view import ProcessView
 
@@ -221,19 +221,12 @@ def _is_asked(caller: Level, array: str) -> bool:
 
 def _passed(view: ProcessView, way: Sequence[Level], name: str) -> PassedArray | None:
     """Of a pointer among the parameters, through the callers."""
-    for level, (function, lines, _) in enumerate(way):
-        place = function.place_of(name)
-        if place is None or is_assigned(function, lines, name):
-            return None
-        if level + 1 == len(way):
-            names = tuple(map(declared_name, function.parameters))
-            found = PassedArrays(view).passed(function.name, names, place)
-            return found if found is not None and found.is_integer else None
-        given = arguments_at(way[level + 1][1], way[level + 1][2], function.name)
-        if given is None or place >= len(given):
-            return None
-        name = given[place]
-    return None
+    entered = entered_with(way, name)
+    if entered is None:
+        return None
+    function, place = entered
+    found = PassedArrays(view).passed(function.name, tuple(map(declared_name, function.parameters)), place)
+    return found if found is not None and found.is_integer else None
 
 
 def _value(view: ProcessView, array: PassedArray, refuses: Callable[[int], bool]) -> tuple[int, int | None] | None:
