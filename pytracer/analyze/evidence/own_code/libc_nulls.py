@@ -9,9 +9,8 @@ from collections.abc import Sequence
 from pytracer._text import shortened
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.lifetime.where_made import place_of
+from pytracer.analyze.evidence.slicing.callers import calls_named
 from pytracer.analyze.evidence.slicing.files import program_files
-from pytracer.analyze.evidence.syntax.calls import called_name
-from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import scope_of
 from pytracer.analyze.view import ProcessView
 
@@ -20,14 +19,30 @@ _FINDS = ("strchr", "strrchr", "strstr", "strpbrk", "strtok", "strtok_r", "strca
 _QUOTED = 80
 
 
-def changed_folder(view: ProcessView) -> str:
+def null_when(view: ProcessView, text: str, function: str, given: Sequence[str]) -> str:
+    """A sentence, with the path or the name as the source has it; "" of other functions."""
+    first = _literal(text, given[0]) if given else None
+    if function in _OPENS:
+        reads = function == "opendir" or (len(given) > 1 and given[1].startswith('"r'))
+        missing = "it does not exist here" if reads else "its folder does not exist here"
+        what = "directory" if function == "opendir" else "file"
+        fixed = "" if first is None else f" The path is always {_named(given[0], first)}: make it an argument."
+        moved = _moved(view) if first is None or not first.startswith('"/') else ""
+        kept = moved + _kept_open(text, function)
+        return f" {function}() returns null where {missing}, or this user may not open the {what}.{fixed}{kept}"
+    if function in ("getenv", "secure_getenv"):
+        name = f"`{first[1:-1]}`" if first is not None else "a variable"
+        return f" {function}() returns null where the environment does not have {name}."
+    return f" {function}() returns null where it finds nothing." if function in _FINDS else ""
+
+
+def _moved(view: ProcessView) -> str:
     """A sentence of the only call of os.chdir() in the program, behind which a relative path leads elsewhere."""
+    frames = program_frames(view)
     calls = [
         (file, call)
-        for file, tree in program_files(view.process.snapshot, program_frames(view)).items()
-        for call in nodes_of(tree)
-        if isinstance(call, ast.Call) and called_name(call) == "chdir" and call.args
-        if not any(_comes_later(tree, call, item.line or 0) for item in program_frames(view) if item.file == file)
+        for file, tree, call in calls_named(program_files(view.process.snapshot, frames), "chdir")
+        if call.args and not any(_comes_later(tree, call, item.line or 0) for item in frames if item.file == file)
     ]
     if len(calls) != 1:
         return ""
@@ -42,25 +57,6 @@ def changed_folder(view: ProcessView) -> str:
 def _comes_later(tree: ast.Module, call: ast.Call, running: int) -> bool:
     """Whether the function that runs a line has a call further below."""
     return call.lineno > running and scope_of(tree, call.lineno) is scope_of(tree, running)
-
-
-def null_when(text: str, function: str, given: Sequence[str], moved: str = "") -> str:
-    """A sentence, with the path or the name as the source has it; "" of other functions.
-
-    `moved`: see changed_folder().
-    """
-    first = _literal(text, given[0]) if given else None
-    if function in _OPENS:
-        reads = function == "opendir" or (len(given) > 1 and given[1].startswith('"r'))
-        missing = "it does not exist here" if reads else "its folder does not exist here"
-        what = "directory" if function == "opendir" else "file"
-        fixed = "" if first is None else f" The path is always {_named(given[0], first)}: make it an argument."
-        kept = (moved if first is None or not first.startswith('"/') else "") + _kept_open(text, function)
-        return f" {function}() returns null where {missing}, or this user may not open the {what}.{fixed}{kept}"
-    if function in ("getenv", "secure_getenv"):
-        name = f"`{first[1:-1]}`" if first is not None else "a variable"
-        return f" {function}() returns null where the environment does not have {name}."
-    return f" {function}() returns null where it finds nothing." if function in _FINDS else ""
 
 
 def _kept_open(text: str, function: str) -> str:

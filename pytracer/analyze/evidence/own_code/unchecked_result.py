@@ -25,7 +25,7 @@ from pytracer.analyze.evidence.own_code.c_text import (
     statement_span,
 )
 from pytracer.analyze.evidence.own_code.c_text import without_comments as plain
-from pytracer.analyze.evidence.own_code.libc_nulls import changed_folder, null_when
+from pytracer.analyze.evidence.own_code.libc_nulls import null_when
 from pytracer.analyze.evidence.own_code.made_memory import allocations
 from pytracer.analyze.evidence.own_code.native_bounds import LOOP
 from pytracer.analyze.evidence.own_code.native_source import own_source
@@ -196,8 +196,7 @@ def _through_call(
 
 def _when(view: ProcessView, text: str, file: str, function: str, given: Sequence[str]) -> str:
     """When it returns null: also of a function of the program that returns what one of the C library does."""
-    moved = changed_folder(view)
-    found = null_when(text, function, given, moved) or _unexported(text, file, function, given)
+    found = null_when(view, text, function, given) or _unexported(text, file, function, given)
     functions = defined(text, function)
     end = closing(text, functions[0].body) if len(functions) == 1 else None
     if found or end is None:
@@ -207,7 +206,7 @@ def _when(view: ProcessView, text: str, file: str, function: str, given: Sequenc
     last = closing(values[0], call.end() - 1) if call is not None else None
     if call is None or last is None or values[0][last:].strip(") "):
         return ""
-    inner = null_when(text, call["called"], split(values[0][call.end() : last]), moved)
+    inner = null_when(view, text, call["called"], split(values[0][call.end() : last]))
     return f" {function}() returns what {call['called']}() does.{inner}" if inner else ""
 
 
