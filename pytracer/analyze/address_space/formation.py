@@ -19,7 +19,7 @@ from pytracer.analyze.address_space.address_info import Formation
 from pytracer.analyze.address_space.lookup import AddressSpace
 from pytracer.analyze.address_space.referrers import data_registers, stack_words
 from pytracer.analyze.platform.addresses import exists
-from pytracer.analyze.platform.instruction import signed
+from pytracer.analyze.platform.instruction import signed, signed32
 from pytracer.decode.types.snapshot import Argument, Crash, Storage
 
 _SCALES = (1, 2, 4, 8, 16)
@@ -89,7 +89,7 @@ def _values(space: AddressSpace, crash: Crash, addr: int) -> list[_Value]:
     in_memory = dict(_words_of_storages(space, crash))
     held: dict[int, str] = {}
     for name, value in _held(crash):
-        for number in {signed(value), _signed32(value)}:
+        for number in {signed(value), signed32(value)}:
             held.setdefault(number, name)
     numbers = [*(number for number in held if number in in_memory), *held, *in_memory]
     found = {number: _Value(number, held.get(number), in_memory.get(number)) for number in numbers}
@@ -108,11 +108,6 @@ def _words_of_storages(space: AddressSpace, crash: Crash) -> Iterator[tuple[int,
                 if storage is not None:
                     content = block.content[offset : offset + nbytes]
                     yield int.from_bytes(content, "little", signed=True), storage
-
-
-def _signed32(value: int) -> int:
-    low = value & 0xFFFF_FFFF
-    return low - (1 << 32) if low >> 31 else low
 
 
 def _is_address(space: AddressSpace, memory: Sequence[tuple[int, int]], number: int, addr: int) -> bool:

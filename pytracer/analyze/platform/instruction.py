@@ -113,6 +113,12 @@ def signed(value: int) -> int:
     return value - (1 << 64) if value >> 63 else value
 
 
+def signed32(value: int) -> int:
+    """The lower 32 bits of a number, as a signed number."""
+    low = value & 0xFFFF_FFFF
+    return low - (1 << 32) if low >> 31 else low
+
+
 def address_expression(
     instruction: Instruction | None, registers: Mapping[str, int], addr: int
 ) -> tuple[str | None, str | None]:

@@ -12,16 +12,16 @@ import msgspec
 
 from pytracer.analyze.evidence.lifetime.variables import line_words, program_frames
 from pytracer.analyze.evidence.lifetime.where_made import place_of
-from pytracer.analyze.evidence.own_code.declared_functions import declares
+from pytracer.analyze.evidence.own_code.declared_functions import NARROW, declares
 from pytracer.analyze.evidence.own_code.passed_arrays import PassedArrays
 from pytracer.analyze.evidence.own_code.passed_memory import called_by_ctypes
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
 from pytracer.analyze.evidence.syntax.names import last_name
+from pytracer.analyze.platform.instruction import signed32
 from pytracer.analyze.view import ProcessView
 
-_NARROW = frozenset({"c_int", "c_uint", "c_int32", "c_uint32"})
-_HALF, _SIGN, _NEAR = 1 << 32, 1 << 31, 1 << 16  # a loop may have gone on from it
+_NEAR = 1 << 16  # a loop may have gone on from it
 
 
 class CutNumber(msgspec.Struct, frozen=True):
@@ -62,10 +62,10 @@ def cut_number(view: ProcessView, index: int) -> CutNumber | None:
         lines = [*declares(files, called_name(call) or "", "argtypes")]
         for place, item in enumerate(call.args):
             value = arrays.number(item, spot) if not isinstance(item, ast.Starred) else None
-            if value is None or -_SIGN <= value < _SIGN or not _leads_to(_cut(value), index):
+            if value is None or signed32(value) == value or not _leads_to(signed32(value), index):
                 continue
             kinds = lines[0][2].elts if lines and isinstance(lines[0][2], (ast.List, ast.Tuple)) else []
-            if len(lines) > 1 or (lines and (place >= len(kinds) or last_name(kinds[place]) not in _NARROW)):
+            if len(lines) > 1 or (lines and (place >= len(kinds) or last_name(kinds[place]) not in NARROW)):
                 continue
             at = place_of(view, lines[0][0], lines[0][1]) if lines else None
             found.append(CutNumber(ast.unparse(item), value, ast.unparse(call.func), place + 1, line_words(view), at))
@@ -81,7 +81,3 @@ def _is_wrap(call: ast.Call) -> bool:
     """Of `ctypes.c_long(x)`, `int(x)`: what it makes is passed, and not `x`."""
     name = called_name(call) or ""
     return name.startswith("c_") or hasattr(builtins, name)
-
-
-def _cut(value: int) -> int:
-    return (value + _SIGN) % _HALF - _SIGN

@@ -16,6 +16,8 @@ from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import Scope, is_parameter, own_nodes, scope_of, spans
 
 Files = Mapping[str, ast.Module]
+NARROW = frozenset({"c_int", "c_uint", "c_int32", "c_uint32"})  # ctypes' numbers of 32 bits
+PROTOTYPES = frozenset({"CFUNCTYPE", "PYFUNCTYPE", "WINFUNCTYPE"})
 _ORDERS = ("sorted", "list", "tuple", "set", "reversed", "iter")
 _FILLS = ("append", "extend", "insert", "update", "setdefault", "add")
 _DEEPEST = 6

@@ -9,6 +9,7 @@ import msgspec
 
 from pytracer._text import shortened
 from pytracer.analyze.evidence.lifetime.variables import program_frames
+from pytracer.analyze.evidence.own_code.declared_functions import PROTOTYPES
 from pytracer.analyze.evidence.own_code.native_calls import NativeCalls, Uses, native_calls, parents_of
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name
@@ -20,7 +21,6 @@ from pytracer.analyze.naming import LineWords, line_in
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import PythonFrame
 
-_PROTOTYPES = ("CFUNCTYPE", "PYFUNCTYPE", "WINFUNCTYPE")
 _QUOTED = 44
 
 
@@ -74,7 +74,7 @@ def dropped_callbacks(view: ProcessView) -> Iterator[DroppedCallback]:
 def callback_types(tree: ast.Module) -> Iterator[str]:
     """Names of the prototypes that a file makes."""
     for node in nodes_of(tree):
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and called_name(node.value) in _PROTOTYPES:
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and called_name(node.value) in PROTOTYPES:
             yield from filter(None, map(last_name, node.targets))
 
 
@@ -111,7 +111,7 @@ class _Callbacks:
             return None
         function = node.func
         if isinstance(function, ast.Call):
-            return "ctypes" if called_name(function) in _PROTOTYPES else None
+            return "ctypes" if called_name(function) in PROTOTYPES else None
         if last_name(function) in self._types:
             return "ctypes"
         return "cffi" if last_name(function) == "callback" and len(node.args) > 1 and _is_ffi(function) else None
@@ -137,7 +137,7 @@ class _Callbacks:
 
     def _decorates(self, node: ast.expr) -> str | None:
         """`REPORT`, `CFUNCTYPE(None)` and `ffi.callback("void()")`."""
-        if isinstance(node, ast.Call) and called_name(node) in _PROTOTYPES:
+        if isinstance(node, ast.Call) and called_name(node) in PROTOTYPES:
             return "ctypes"
         if isinstance(node, ast.Call):
             return "cffi" if called_name(node) == "callback" and _is_ffi(node.func) else None

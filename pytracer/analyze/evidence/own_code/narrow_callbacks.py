@@ -7,14 +7,13 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
+from pytracer.analyze.evidence.own_code.declared_functions import NARROW, PROTOTYPES
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import last_name
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import Scope, parameters
 
-_NARROW = frozenset({"c_int", "c_uint", "c_int32", "c_uint32", "c_long32"})
 _TAKES_ADDRESS = frozenset({"cast", "from_address", "c_void_p", "string_at", "memoryview_at"})
-_PROTOTYPES = frozenset({"CFUNCTYPE", "PYFUNCTYPE", "WINFUNCTYPE"})
 
 
 class NarrowCallback(msgspec.Struct, frozen=True):
@@ -39,7 +38,7 @@ def narrow_callback(files: Mapping[str, ast.Module], scope: Scope, line: int) ->
         if not any(_is_given(tree, prototype, scope.name) for tree in files.values()):
             continue
         for place, (name, kind) in enumerate(zip(names, call.args[1:], strict=False), 1):
-            if name in used and last_name(kind) in _NARROW:
+            if name in used and last_name(kind) in NARROW:
                 return NarrowCallback(name, scope.name, prototype, ast.unparse(kind), place, file, call.lineno)
     return None
 
@@ -55,10 +54,10 @@ def _prototypes(files: Mapping[str, ast.Module]) -> Iterator[tuple[str, str, ast
     """`LOSS = ctypes.CFUNCTYPE(...)`: its file, name and call."""
     for file, tree in files.items():
         for node in nodes_of(tree):
-            target = node.targets[0] if isinstance(node, ast.Assign) and len(node.targets) == 1 else None
-            name = last_name(target) if target is not None else None
-            call = node.value if isinstance(node, ast.Assign) else None
-            if name is not None and isinstance(call, ast.Call) and called_name(call) in _PROTOTYPES:
+            if not isinstance(node, ast.Assign) or len(node.targets) != 1:
+                continue
+            name, call = last_name(node.targets[0]), node.value
+            if name is not None and isinstance(call, ast.Call) and called_name(call) in PROTOTYPES:
                 yield file, name, call
 
 

@@ -16,6 +16,7 @@ import msgspec
 from pytracer._patterns import Pattern
 from pytracer._text import capital, list_words
 from pytracer.analyze.evidence.own_code.c_text import closing, without_comments
+from pytracer.analyze.evidence.own_code.declared_functions import PROTOTYPES
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.naming import LineWords
 
@@ -35,7 +36,6 @@ _CTYPES_BYTES = {
     "c_double": 8,
 }  # fmt: skip
 _CTYPES_POINTERS = frozenset({"c_void_p", "c_char_p", "c_wchar_p", "py_object"})
-_FUNCTIONS = frozenset({"CFUNCTYPE", "PYFUNCTYPE", "WINFUNCTYPE"})
 STRUCTURES = ("Structure", "LittleEndianStructure")
 _PACKED = Pattern(r"\s*__attribute__\s*\(\(\s*(?:packed|__packed__)\s*\)\)")
 _STRUCT = Pattern(rf"\bstruct\b(?P<packed>{_PACKED.pattern})?\s*(?P<tag>\w*)\s*\{{")
@@ -348,7 +348,7 @@ def _ctypes_type(node: ast.expr, known: Mapping[str, FieldType]) -> FieldType | 
         return _pointer()
     if name in _CTYPES_BYTES:
         return FieldType(_CTYPES_BYTES[name], _CTYPES_BYTES[name])
-    if isinstance(node, ast.Call) and called_name(node) in _FUNCTIONS:
+    if isinstance(node, ast.Call) and called_name(node) in PROTOTYPES:
         return _pointer(function=True)
     if isinstance(node, ast.Call) and called_name(node) == "POINTER":
         return _pointer()

@@ -16,7 +16,7 @@ from pytracer.analyze.address_space.referrers import STATE_REGISTERS
 from pytracer.analyze.evidence.lifetime.variables import line_words, program_frames
 from pytracer.analyze.evidence.native.fault_function import entered_function
 from pytracer.analyze.evidence.native.native_stack import image_name, own_frames
-from pytracer.analyze.evidence.own_code.declared_functions import Files, declares, functions_named
+from pytracer.analyze.evidence.own_code.declared_functions import NARROW, PROTOTYPES, Files, declares, functions_named
 from pytracer.analyze.evidence.own_code.own_signature import own_definition, signature
 from pytracer.analyze.evidence.own_code.passed_memory import called_by_ctypes
 from pytracer.analyze.evidence.slicing.files import program_files
@@ -34,12 +34,10 @@ from pytracer.analyze.tensors.source_lines import syntax_tree
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import Confidence, Evidence
 
-_NARROW = frozenset({"c_int", "c_uint", "c_int32", "c_uint32"})
 _WIDE = frozenset({
     "c_void_p", "c_char_p", "c_size_t", "c_ssize_t", "c_int64", "c_uint64", "c_long", "c_ulong", "c_longlong",
     "c_ulonglong",
 })  # fmt: skip
-_PROTOTYPES = frozenset({"CFUNCTYPE", "PYFUNCTYPE"})
 _CANONICAL = 1 << 47
 _UNKNOWN = "[ctypes.c_void_p, ...]"
 
@@ -187,7 +185,7 @@ def _place_of(call: ast.Call, name: str) -> int | None:
 
 def _bare(node: ast.expr) -> ast.expr:
     """What stays an int: `n` of `int(n)`, and of `c_int(n)`, which cuts it itself."""
-    while isinstance(node, ast.Call) and (called_name(node) in _NARROW or called_name(node) == "int") and node.args:
+    while isinstance(node, ast.Call) and (called_name(node) in NARROW or called_name(node) == "int") and node.args:
         node = node.args[0]
     return node
 
@@ -198,7 +196,7 @@ def _described(view: ProcessView, found: CutArgument, call: ast.Call, file: str 
     at = _place_of(call, found.name) or 0
     found = replace(found, made=_maker(view, files, call, at))
     within = passed_values(call)[min(at, len(passed_values(call)) - 1)]
-    if isinstance(within, ast.Call) and called_name(within) in _NARROW:
+    if isinstance(within, ast.Call) and called_name(within) in NARROW:
         return replace(found, narrow=f"`{ast.unparse(within)}` has no more")
     prototype = _prototype(files[file], call.func) if file in files else None
     if prototype is not None:
@@ -225,7 +223,7 @@ def _declared(found: CutArgument, name: str, place: str, kinds: list[ast.expr], 
     if at >= len(kinds) or any(isinstance(item, ast.Starred) for item in kinds):
         return found
     kind = ast.unparse(kinds[at])
-    if kind.rpartition(".")[2] in _NARROW:
+    if kind.rpartition(".")[2] in NARROW:
         return replace(found, narrow=f"{place} declares it as {kind}")
     says = f"{place} declares `{found.name}` as {kind}"
     return replace(found, whole=(says, name)) if kind.rpartition(".")[2] in _WIDE else found
@@ -242,7 +240,7 @@ def _prototype(tree: ast.Module, called: ast.expr) -> tuple[str, int, list[ast.e
     kind = _only_value(scope, tree, value.func.id) if isinstance(value.func, ast.Name) else value.func
     named = value.args[0].elts[:1] if isinstance(value.args[0], ast.Tuple) else []
     name = named[0].value if named and isinstance(named[0], ast.Constant) else None
-    if not isinstance(kind, ast.Call) or called_name(kind) not in _PROTOTYPES or not isinstance(name, str):
+    if not isinstance(kind, ast.Call) or called_name(kind) not in PROTOTYPES or not isinstance(name, str):
         return None
     return name, kind.lineno, kind.args[1:]
 
