@@ -17,7 +17,7 @@ from pytracer.analyze.evidence.own_code.c_text import without_comments as plain
 from pytracer.analyze.evidence.own_code.native_bounds import running_frame
 from pytracer.analyze.evidence.own_code.native_source import own_source
 from pytracer.analyze.evidence.own_code.pointer_content import numbers_in_pointer
-from pytracer.analyze.evidence.own_code.struct_arrays import has_test, is_compared, is_reset
+from pytracer.analyze.evidence.own_code.struct_arrays import declared_array, has_test, is_compared, is_reset
 from pytracer.analyze.evidence.own_code.struct_fields import Field, Structure, c_structures
 from pytracer.analyze.naming import LineWords, line_in
 from pytracer.analyze.view import ProcessView
@@ -95,12 +95,6 @@ def overrun_field(view: ProcessView) -> OverrunField | None:
     return next(iter(told.values())) if len(told) == 1 else None
 
 
-def _size(text: str, array: Field) -> str:
-    """As the source has it: `64` or `MAX_PEAKS`."""
-    declared = re.search(rf"\b{array.name}\s*\[\s*(?P<size>\w+)\s*\]", text)
-    return declared["size"] if declared is not None else str(array.count)
-
-
 def _told(
     text: str, file: str | None, structure: Structure, field: Field, array: Field, numbers: str
 ) -> OverrunField | None:
@@ -108,6 +102,7 @@ def _told(
     kind = _KINDS.get(array.type.rpartition(" ")[2])
     if array.count is None or array.pointer or array.offset >= field.offset or kind is None or kind not in numbers:
         return None
+    declared, size = declared_array(text, structure, array)
     for match in re.finditer(_WRITES.format(array.name), text):
         last = closing(text, match.end())
         around = function_around(text, match.start())
@@ -118,13 +113,11 @@ def _told(
         counter = _COUNTER.match(index)
         if counter is None or "++" not in index or is_compared(body, counter["field"]):
             continue
-        if has_test(text, counter["field"], _size(text, array), array.count):
+        if has_test(text, counter["field"], size, array.count):
             continue  # by who calls it
         line = text.count("\n", 0, match.start()) + 1
-        declared = re.search(rf"\b{array.name}\s*\[", text)
-        number = text.count("\n", 0, declared.start()) + 1 if declared is not None else structure.line
         return OverrunField(
-            structure.name, field.name, numbers, array.name, array.count, line_in(file, number, None),
+            structure.name, field.name, numbers, array.name, array.count, line_in(file, declared, None),
             line_in(file, line, None), shortened(text.split("\n")[line - 1].strip(), _QUOTED), around.name,
             counter["field"], is_reset(text, counter["field"]),
         )  # fmt: skip

@@ -214,7 +214,7 @@ class _Search:
         counter = next((item for item in structure.fields if name is not None and item.name == name["field"]), None)
         behind, count = field.offset + field.nbytes, field.count or 1
         follows = counter is not None and behind <= counter.offset < behind + field.nbytes // count
-        line, (declared, size) = self._text.count("\n", 0, match.start()), self._declared(structure, field)
+        line, (declared, size) = self._text.count("\n", 0, match.start()), declared_array(self._text, structure, field)
         body = self._text[self._function.body : closing(self._text, self._function.body)]
         number = _as_float(index, counter.nbytes) if counter is not None and follows else None
         whole = (base, base + structure.nbytes)
@@ -241,14 +241,15 @@ class _Search:
             counter is None or is_reset(self._text, counter.name),
         )
 
-    def _declared(self, structure: Structure, field: Field) -> tuple[int, str]:
-        """The line of a field, and its size as written there."""
-        declared = re.compile(rf"\b{field.name}\s*\[\s*(?P<size>\w+)\s*\]")
-        begin = sum(len(item) + 1 for item in self._lines[: structure.line - 1])
-        found = declared.search(self._text, begin)
-        if found is None:
-            return structure.line, str(field.count)
-        return self._text.count("\n", 0, found.start()) + 1, found["size"]
+
+def declared_array(text: str, structure: Structure, field: Field) -> tuple[int, str]:
+    """The line of a field that is an array, and its size as written there: `64` or `MAX_POINTS`."""
+    declared = re.compile(rf"\b{field.name}\s*\[\s*(?P<size>\w+)\s*\]")
+    begin = sum(len(item) + 1 for item in text.split("\n")[: structure.line - 1])
+    found = declared.search(text, begin)
+    if found is None:
+        return structure.line, str(field.count)
+    return text.count("\n", 0, found.start()) + 1, found["size"]
 
 
 def _held_by(text: str, low: int, start: int) -> str | None:
