@@ -12,6 +12,7 @@ import msgspec
 
 from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.own_code.c_text import Function, closing, split
+from pytracer.analyze.evidence.own_code.struct_fields import C_BYTES
 
 _PARSERS = {"PyArg_ParseTuple": 1, "PyArg_ParseTupleAndKeywords": 2, "PyArg_Parse": 1}  # the place of the format
 _CALL = Pattern(rf"\b(?P<name>{'|'.join(sorted(_PARSERS, reverse=True))})\s*\(")
@@ -31,11 +32,8 @@ _UNITS: dict[str, tuple[tuple[str, int], ...]] = {
 }  # fmt: skip
 _UNIT = Pattern("|".join(re.escape(item) for item in sorted(_UNITS, key=len, reverse=True)))
 _SIZES = {
-    **dict.fromkeys(("bool", "_Bool", "char", "signed char", "unsigned char", "int8_t", "uint8_t", "npy_bool"), 1),
-    **dict.fromkeys(("short", "unsigned short", "int16_t", "uint16_t", "npy_int16", "npy_uint16"), 2),
-    **dict.fromkeys(("int", "unsigned", "unsigned int", "float", "int32_t", "uint32_t", "npy_int", "npy_int32"), 4),
-    **dict.fromkeys(("long", "unsigned long", "long long", "size_t", "ssize_t", "Py_ssize_t", "int64_t"), 8),
-    **dict.fromkeys(("double", "uint64_t", "npy_intp", "npy_int64", "npy_float64", "long int", "intptr_t"), 8),
+    **C_BYTES, "npy_bool": 1, "npy_int16": 2, "npy_uint16": 2, "npy_int": 4, "npy_int32": 4, "Py_ssize_t": 8,
+    "npy_intp": 8, "npy_int64": 8, "npy_float64": 8, "long int": 8,
 }  # fmt: skip
 _DECLARATION = Pattern(
     r"^\s*(?P<type>(?:const\s+)*(?:(?:unsigned|signed|long|short|struct|std::)\s*\b)*[A-Za-z_][\w:]*"

@@ -23,7 +23,7 @@ from pytracer.analyze.naming import LineWords
 POINTER_BYTES = 8
 _UNKNOWN = -1
 _LEAST_SHARED = 2  # names of fields that both declarations have
-_C_BYTES = {
+C_BYTES = {
     "char": 1, "signed char": 1, "unsigned char": 1, "bool": 1, "_Bool": 1, "int8_t": 1, "uint8_t": 1, "short": 2,
     "unsigned short": 2, "int16_t": 2, "uint16_t": 2, "int": 4, "unsigned": 4, "unsigned int": 4, "int32_t": 4,
     "uint32_t": 4, "float": 4, "long": 8, "unsigned long": 8, "long long": 8, "unsigned long long": 8, "int64_t": 8,
@@ -192,7 +192,7 @@ def _of_c(field: Field) -> str | None:
     plain = field.type.replace("const ", "").strip()
     if field.pointer:
         return "ctypes.c_char_p" if plain == "char *" else "ctypes.c_void_p"
-    if _C_BYTES.get(plain) != field.nbytes:
+    if C_BYTES.get(plain) != field.nbytes:
         return None
     name = {"char": "c_char", "_Bool": "c_bool", "signed char": "c_byte", "unsigned char": "c_ubyte"}.get(plain)
     plain = plain.removesuffix("_t") if plain not in ("size_t", "ssize_t") else plain
@@ -209,7 +209,7 @@ def c_structures(text: str, file: str, first: int = 1) -> Iterator[Structure]:
     plain = with_numbers(without_comments(text))
     if "#pragma pack" in plain:
         return
-    known = {name: FieldType(size, size) for name, size in _C_BYTES.items()}
+    known = {name: FieldType(size, size) for name, size in C_BYTES.items()}
     known |= {match["name"]: _pointer(function=True) for match in _FUNCTION_TYPE.finditer(plain)}
     for match in _ALIAS.finditer(plain):
         kind = _c_type(match["type"], known)
