@@ -13,18 +13,20 @@ from itertools import pairwise
 
 import msgspec
 
+from pytracer._patterns import Pattern
 from pytracer._text import capital, shortened
 from pytracer.analyze.behind import Place
 from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.lifetime.where_made import place_of
 from pytracer.analyze.evidence.own_code.c_text import closing, declared_name, split, without_comments
 from pytracer.analyze.evidence.own_code.call_origins import native_functions_on
+from pytracer.analyze.evidence.own_code.native_bounds import last_value
 from pytracer.analyze.evidence.own_code.own_allocations import sources_of
 from pytracer.analyze.evidence.own_code.own_libraries import own_libraries
 from pytracer.analyze.evidence.own_code.own_signature import definitions
 from pytracer.analyze.evidence.own_code.passed_arrays import PassedArray, PassedArrays
 from pytracer.analyze.evidence.own_code.recorded_arrays import RecordedArrays
-from pytracer.analyze.evidence.own_code.row_ids import RowUse, row_uses
+from pytracer.analyze.evidence.own_code.row_ids import IdUse, row_uses
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value, passed_values, without_ctype
 from pytracer.analyze.evidence.syntax.changes import PURE, bound_in
@@ -40,6 +42,7 @@ _COUNTED = (
     r"(?P<block>\w+)\s*=\s*new\s+[\w:]+\s*\[(?P<new>[^\];]+)\]",
     r"\bvector\s*<[^;()]*>\s*(?P<block>\w+)\s*\((?P<vector>[^;]*)\)\s*;",
 )
+_CAST = Pattern(r"^\([\w\s]+\)\s*")
 _KEEPS = frozenset({"astype", "copy", "clone", "contiguous", "long", "int", "numpy", "flatten", "ravel", "reshape"})
 _WRAPS = frozenset({"ascontiguousarray", "asarray", "array", "from_numpy", "as_tensor", "repeat", "permutation"})
 _IN_PLACE = frozenset({"sort", "fill", "put", "partition", "resize", "itemset", "byteswap", "setfield"})
@@ -103,19 +106,6 @@ class LargeIds(msgspec.Struct, frozen=True):
         )
 
 
-class _Use(msgspec.Struct, frozen=True):
-    """Line `line` of a function, from 1, uses `array` as index of `block`, which line `made` makes of `count`."""
-
-    array: str
-    block: str
-    count: str
-    line: int
-    made: int
-
-
-_AnyUse = _Use | RowUse
-
-
 def large_ids(view: ProcessView) -> LargeIds | None:
     """Of the program's innermost line, where that was calling the library; None where every number fits."""
     libraries, frame = own_libraries(view), next(iter(program_frames(view)), None)
@@ -145,27 +135,26 @@ class _Call(msgspec.Struct, frozen=True):
 
 def _in_source(
     view: ProcessView, arrays: PassedArrays, call: tuple[ast.Call, str], spot: Spot, text: str
-) -> tuple[_AnyUse, _Found, tuple[int, int]] | None:
+) -> tuple[IdUse, _Found, tuple[int, int]] | None:
     """The first use that does not fit, with the lines of the source where the index and the block are."""
     node, name = call
     for made in definitions("", text.splitlines(), name):
         names = tuple(declared_name(item) for item in split(made.parameters))
-        uses: list[_AnyUse] = [*_uses(made.body, names), *row_uses(made.body, names)]
-        for use in uses:
+        for use in (*_uses(made.body, names), *row_uses(made.body, names)):
             found = _compared(view, arrays, node, spot, names, use)
             if found is not None:
                 return use, found, (made.line - 1 + use.line, made.line - 1 + use.made)
     return None
 
 
-def _uses(body: str, names: tuple[str, ...]) -> Iterator[_Use]:
+def _uses(body: str, names: tuple[str, ...]) -> Iterator[IdUse]:
     """Blocks of a parameter's size, and parameters whose elements are indices of them, unchecked."""
     text = without_comments(body)
     for block, count, at in _blocks(text, names):
         for array in names:
             place = _indexed(text, block, array) if array != count else None
             if place is not None and not _is_checked(text, array, count):
-                yield _Use(array, block, count, text.count("\n", 0, place) + 1, text.count("\n", 0, at) + 1)
+                yield IdUse(array, block, count, text.count("\n", 0, place) + 1, text.count("\n", 0, at) + 1)
 
 
 def _blocks(text: str, names: tuple[str, ...]) -> Iterator[tuple[str, str, int]]:
@@ -187,19 +176,10 @@ def _indexed(text: str, block: str, array: str) -> int | None:
         end = closing(text, match.end() - 1)
         index = text[match.end() : end].strip() if end is not None else ""
         if re.fullmatch(r"[A-Za-z_]\w*", index):
-            index = _last_value(text[: match.start()], index)
+            index = _CAST.sub("", last_value(text[: match.start()], index))
         if element.match(index) and ("[" not in index or closing(index, index.find("[")) == len(index) - 1):
             return match.start()
     return None
-
-
-def _last_value(text: str, name: str) -> str:
-    """What a variable was last given before the end of a text; "" where it was changed since."""
-    own = re.escape(name)
-    given = [*re.finditer(rf"\b{own}\s*=(?!=)\s*(?:\([\w\s]+\)\s*)?([^;,]*)", text)]
-    if not given or re.search(rf"\b{own}\s*(?:[-+*/%&|^]=|\+\+|--)|(?:\+\+|--)\s*{own}\b", text[given[-1].end() :]):
-        return ""
-    return given[-1][1].strip()
 
 
 def _is_checked(text: str, array: str, count: str) -> bool:
@@ -234,7 +214,7 @@ class _Found(msgspec.Struct, frozen=True):
 
 
 def _compared(
-    view: ProcessView, arrays: PassedArrays, call: ast.Call, spot: Spot, names: tuple[str, ...], use: _AnyUse
+    view: ProcessView, arrays: PassedArrays, call: ast.Call, spot: Spot, names: tuple[str, ...], use: IdUse
 ) -> _Found | None:
     """The numbers of the call, where the array's largest is no index of so many."""
     places = {name: place for place, name in enumerate(names)}
@@ -349,7 +329,7 @@ class Ends:
 def _of(
     view: ProcessView,
     call: _Call,
-    compared: tuple[_AnyUse, _Found, tuple[int, int]],
+    compared: tuple[IdUse, _Found, tuple[int, int]],
     at: tuple[LineWords, LineWords],
     text: str,
 ) -> LargeIds:
@@ -374,5 +354,5 @@ def _of(
         born,
         shortened(written.strip(), _QUOTED) if written and born is not None else None,
         ((file, found.line),) if found.line else (),
-        isinstance(use, RowUse),
+        use.of_rows,
     )

@@ -160,6 +160,15 @@ def assigned_value(texts: Sequence[str], name: str) -> str | None:
     return _first_item(found[0]) if len(found) == 1 else None
 
 
+def last_value(text: str, name: str) -> str:
+    """What a variable was last given before the end of a text; "" where it was changed since."""
+    own = re.escape(name)
+    given = [*re.finditer(rf"\b{own}\s*=(?!=)\s*([^;,]*)", text)]
+    if not given or re.search(rf"\b{own}\s*(?:[-+*/%&|^]=|\+\+|--)|(?:\+\+|--)\s*{own}\b", text[given[-1].end() :]):
+        return ""
+    return given[-1][1].strip()
+
+
 def _first_item(text: str) -> str | None:
     depth = 0
     for at, letter in enumerate(text):

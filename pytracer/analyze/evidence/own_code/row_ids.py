@@ -12,12 +12,12 @@ import msgspec
 
 from pytracer._patterns import Pattern
 from pytracer.analyze.evidence.own_code.c_text import closing, split, without_comments, without_parentheses
+from pytracer.analyze.evidence.own_code.native_bounds import last_value
 
 _COUNTED = (
     r"(?P<block>\w+)\s*=[^;=]*?\b(?:malloc|calloc|alloca|realloc)\s*\((?P<bytes>[^;]*)\)\s*\)?\s*;",
     r"(?P<block>\w+)\s*=\s*new\s+[\w:]+\s*\[(?P<new>[^\];]+)\]",
     r"\bvector\s*<[^;()]*>\s*(?P<block>\w+)\s*\((?P<vector>[^;]*)\)\s*;",
-    r"\bmake_unique\s*<[^;()]*\[\]\s*>\s*(?P<block>)\((?P<made>[^;]*)\)\s*;",
 )
 _CASTS = Pattern(
     r"\b(?:static|reinterpret|const)_cast\s*<[^<>]*>\s*(?=\()|\((?:std::)?(?:size_t|long|int|u?int\d+_t)\)\s*"
@@ -27,17 +27,21 @@ _NAME = Pattern(r"[A-Za-z_]\w*")
 _SETS = Pattern(r"\s*(?:=(?!=)|(?:[-+*/|&^]|<<|>>)=|\+\+|--)")
 
 
-class RowUse(msgspec.Struct, frozen=True):
-    """Elements of `array` are columns of `block`, in rows of `count`. `line`, `made`: of the write and of the block."""
+class IdUse(msgspec.Struct, frozen=True):
+    """Line `line` of a function, from 1, uses `array` as index of `block`, which line `made` makes of `count`.
+
+    `of_rows`: elements of `array` are the columns, in rows of `count`.
+    """
 
     array: str
     block: str
     count: str
     line: int
     made: int
+    of_rows: bool = False
 
 
-def row_uses(body: str, names: tuple[str, ...]) -> Iterator[RowUse]:
+def row_uses(body: str, names: tuple[str, ...]) -> Iterator[IdUse]:
     """Writes that nothing checks, of a function with these parameters, by the lines of its body."""
     text = _CASTS.sub("", without_comments(body))
     names = tuple(item for item in names if item and not _is_set(text, item))
@@ -47,7 +51,8 @@ def row_uses(body: str, names: tuple[str, ...]) -> Iterator[RowUse]:
             if array not in names or count not in factors or _is_chosen(text, place, array, column):
                 continue
             if not _is_checked(text, array, column, count):
-                yield RowUse(array, block, count, text.count("\n", 0, place) + 1, text.count("\n", 0, at) + 1)
+                line, made = text.count("\n", 0, place) + 1, text.count("\n", 0, at) + 1
+                yield IdUse(array, block, count, line, made, of_rows=True)
 
 
 def _blocks(text: str, names: tuple[str, ...]) -> Iterator[tuple[str, set[str], int]]:
@@ -55,11 +60,10 @@ def _blocks(text: str, names: tuple[str, ...]) -> Iterator[tuple[str, set[str], 
     for pattern in _COUNTED:
         for match in re.finditer(pattern, text):
             groups = match.groupdict()
-            size = next((groups[item] for item in ("bytes", "new", "vector", "made") if groups.get(item)), "")
-            parts = [size] if "new" in groups or "bytes" in groups else [*split(size)][:1]
-            plain = _SIZES.sub("1", " ".join(parts))
+            size = groups.get("bytes") or groups.get("new") or next(iter(split(groups.get("vector") or "")), "")
+            plain = _SIZES.sub("1", size)
             words = set(_NAME.findall(plain))
-            if match["block"] and len(words) > 1 and words <= {*names} and re.search(r"[-+/%<>?]", plain) is None:
+            if len(words) > 1 and words <= {*names} and re.search(r"[-+/%<>?]", plain) is None:
                 yield match["block"], words, match.start("block")
 
 
@@ -109,13 +113,7 @@ def _summands(text: str) -> list[str]:
 def _array_of(before: str, column: str) -> str:
     """`labels` of `labels[i]`, also by the variable that was last given it and not changed since; else ""."""
     if re.fullmatch(_NAME.pattern, column):
-        own = re.escape(column)
-        given = [*re.finditer(rf"\b{own}\s*=(?!=)\s*([^;,]*)", before)]
-        if not given or re.search(
-            rf"\b{own}\s*(?:[-+*/%&|^]=|\+\+|--)|(?:\+\+|--)\s*{own}\b", before[given[-1].end() :]
-        ):
-            return ""
-        column = without_parentheses(given[-1][1])
+        column = without_parentheses(last_value(before, column))
     match = re.match(r"^(\w+)\s*\[", column)
     return match[1] if match is not None and closing(column, match.end() - 1) == len(column) - 1 else ""
 
