@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from pytracer._text import shortened
-from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes
 from pytracer.report.job import PythonFrame
@@ -78,12 +78,13 @@ def _of_class(file: str, owner: ast.ClassDef) -> Iterator[EndlessState]:
 def _kept(method: ast.FunctionDef) -> Iterator[ast.AST]:
     """What is returned, or put into what is: an object that it only compares with, or asks, is in no state."""
     for item in own_nodes(method):
-        into = isinstance(item, ast.Assign) and isinstance(item.targets[0], ast.Subscript)
-        values = [item.value] if isinstance(item, ast.Return) or into else []  # type: ignore[attr-defined]
-        if isinstance(item, ast.Call) and called_name(item) in ("update", "setdefault"):
-            values += [*item.args, *(one.value for one in item.keywords)]
-        for value in values:
-            yield from _held(value)
+        if isinstance(item, ast.Assign) and not isinstance(item.targets[0], ast.Subscript):
+            continue
+        if isinstance(item, (ast.Return, ast.Assign)):
+            yield from _held(item.value)
+        elif isinstance(item, ast.Call) and called_name(item) in ("update", "setdefault"):
+            for value in passed_values(item):
+                yield from _held(value)
 
 
 def _held(value: ast.AST | None) -> Iterator[ast.AST]:
@@ -93,7 +94,7 @@ def _held(value: ast.AST | None) -> Iterator[ast.AST]:
     yield value
     parts = [*getattr(value, "elts", ()), *getattr(value, "values", ())] if not isinstance(value, ast.Call) else []
     if isinstance(value, ast.Call) and called_name(value) in ("dict", "tuple", "list"):
-        parts = [*value.args, *(one.value for one in value.keywords)]
+        parts = [*passed_values(value)]
     if isinstance(value, ast.BinOp):  # `self.__dict__ | {"after": self.after()}`
         parts = [value.left, value.right]
     for part in parts:

@@ -183,7 +183,6 @@ def _file(view: ProcessView, way: Sequence[Level], line: str) -> str | None:
 
 def _decoded(node: ast.expr) -> ast.expr:
     """`str(path)` of `str(path).encode()`."""
-    is_encode = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "encode"
-    return (
-        node.func.value if is_encode and isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else node
-    )
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "encode":
+        return node.func.value
+    return node

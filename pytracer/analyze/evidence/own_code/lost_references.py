@@ -87,9 +87,8 @@ def lost_reference(view: ProcessView) -> LostReference | None:
             text = without_comments("\n".join(lines))
             for at, function, lender, name, how in _lost(text):
                 calls = tuple(place_of(view, one, call.lineno) for one, _, call in calls_named(files, function))
-                if calls and _is_of_python(files, function) and not _is_method(text, function):
-                    continue
-                if calls or _is_method(text, function):  # others of its own C may know that it lends
+                # others of its own C may know that it lends
+                if _is_method(text, function) or (calls and not _is_of_python(files, function)):
                     place = f"{os.path.basename(file)}:{text.count(chr(10), 0, at) + 1}"
                     found[place] = LostReference(function, lender, name, how, place, calls)
     return next(iter(found.values())) if len(found) == 1 else None

@@ -156,13 +156,15 @@ def _items(node: ast.expr) -> list[ast.expr] | None:
     """Of a literal, with `*a[:3]` in it unpacked; of `a[:3]` itself `a[0]`, `a[1]` and `a[2]`."""
     if isinstance(node, ast.Subscript):
         return _of_slice(node)
+    if not isinstance(node, (ast.List, ast.Tuple)):
+        return None
     found: list[ast.expr] = []
-    for item in node.elts if isinstance(node, (ast.List, ast.Tuple)) else ():
+    for item in node.elts:
         parts = _items(item.value) if isinstance(item, ast.Starred) else [item]
         if parts is None:
             return None
         found += parts
-    return found if isinstance(node, (ast.List, ast.Tuple)) else None
+    return found
 
 
 def _of_slice(node: ast.Subscript) -> list[ast.expr] | None:

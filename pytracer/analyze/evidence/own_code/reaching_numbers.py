@@ -84,16 +84,16 @@ def _of_loops(text: str, around: Function, place: int) -> set[str]:
     """Of the loops around a place: their heads, and the conditions that leave them."""
     found: list[str] = []
     for match in re.finditer(r"\b(?:for|while)\s*\(|\bdo\s*(?=\{)", text[around.body : place]):
-        at = around.body + match.end()
-        head = closing(text, at - 1) if match[0].endswith("(") else at - 1
+        at, is_do = around.body + match.end(), not match[0].endswith("(")
+        head = at - 1 if is_do else closing(text, at - 1)
         start = text.find("{", head + 1) if head is not None else -1
         if head is None or start < 0 or text[head + 1 : start].strip():
             continue
         end = closing(text, start)
         if end is None or not start < place < end:
             continue
-        tail = re.match(r"\s*while\s*\([^;]*", text[end + 1 :]) if not match[0].endswith("(") else None
-        found += [text[at:head] if match[0].endswith("(") else "", tail[0] if tail is not None else ""]
+        tail = re.match(r"\s*while\s*\([^;]*", text[end + 1 :]) if is_do else None
+        found += [text[at:head], tail[0] if tail is not None else ""]
         leaves = r"\bif\s*\((?P<asks>[^;{}]*)\)\s*\{?[^;{}]*\b(?:break|return|goto)\b"
         found += [item["asks"] for item in re.finditer(leaves, text[start:end])]
     return {name for item in found for name in re.findall(_NAME, item)}
