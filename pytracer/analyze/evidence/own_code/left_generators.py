@@ -13,9 +13,11 @@ import msgspec
 
 from pytracer.analyze.evidence.lifetime.where_made import place_of
 from pytracer.analyze.evidence.syntax.calls import called_name
+from pytracer.analyze.evidence.syntax.loops import breaks_of
 from pytracer.analyze.evidence.syntax.names import variable
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes
+from pytracer.analyze.evidence.syntax.unbounded import body_of
 from pytracer.analyze.naming import LineWords
 from pytracer.analyze.view import ProcessView
 
@@ -118,8 +120,7 @@ def _left_loops(tree: ast.Module, made_by: str) -> Iterator[tuple[ast.For, ast.s
             names.update(name for target in item.targets if (name := variable(target)) is not None)
     for loop in nodes_of(tree):
         if isinstance(loop, ast.For) and _is_over(loop.iter, made_by, made - others):
-            left = next(_exits(loop.body, inner=False), None)
-            if left is not None:
+            for left in _exits(loop)[:1]:
                 yield loop, left
 
 
@@ -131,15 +132,7 @@ def _is_over(node: ast.expr, made_by: str, names: set[str]) -> bool:
     return variable(node) in names
 
 
-def _exits(body: list[ast.stmt], *, inner: bool) -> Iterator[ast.stmt]:
-    """`break` of the loop itself, and `return`, also from a loop inside of it."""
-    for item in body:
-        if isinstance(item, ast.Return) or (isinstance(item, ast.Break) and not inner):
-            yield item
-        elif isinstance(item, (ast.For, ast.While)):
-            yield from _exits(item.body, inner=True)
-            yield from _exits(item.orelse, inner=inner)
-        elif isinstance(item, (ast.If, ast.With, ast.Try)):
-            handlers = [part for one in getattr(item, "handlers", ()) for part in one.body]
-            rest = [*getattr(item, "orelse", ()), *handlers, *getattr(item, "finalbody", ())]
-            yield from _exits([*item.body, *rest], inner=inner)
+def _exits(loop: ast.For) -> list[ast.stmt]:
+    """`break` of the loop itself, and `return`, also from a loop inside of it; in their order."""
+    returns = (item for item in body_of(loop) if isinstance(item, ast.Return))
+    return sorted((*breaks_of(loop), *returns), key=lambda item: item.lineno)
