@@ -14,15 +14,13 @@ import msgspec
 
 from pytracer._patterns import Pattern
 from pytracer._text import shortened
-from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.lifetime.where_made import place_of
 from pytracer.analyze.evidence.native.fault_function import is_own_frame
 from pytracer.analyze.evidence.native.native_stack import image_name, own_frames
 from pytracer.analyze.evidence.own_code.dropped_callback import callback_types
 from pytracer.analyze.evidence.own_code.native_calls import native_calls
 from pytracer.analyze.evidence.own_code.native_source import own_source
-from pytracer.analyze.evidence.own_code.own_libraries import allocating_frames
-from pytracer.analyze.evidence.slicing.files import program_files
+from pytracer.analyze.evidence.own_code.own_libraries import files_of_program
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.names import last_name
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
@@ -135,7 +133,7 @@ def exit_handler(view: ProcessView) -> ExitHandler | GivenToExit | None:
 
 def _given(view: ProcessView) -> GivenToExit | None:
     """The only line of the program that calls C's atexit() or on_exit()."""
-    files = program_files(view.process.snapshot, program_frames(view) or allocating_frames(view))
+    files = files_of_program(view)
     found = [
         (file, node)
         for file, tree in files.items()
@@ -165,7 +163,7 @@ def _registered(frame: NativeFrame, function: str) -> tuple[str | None, bool]:
 
 def _of_python(view: ProcessView) -> tuple[tuple[str, LineWords] | None, str | None]:
     """The only callback that the program makes, and the variable of the library that is given it."""
-    files = program_files(view.process.snapshot, program_frames(view) or allocating_frames(view))
+    files = files_of_program(view)
     types = {name for tree in files.values() for name in callback_types(tree)}
     made = [
         (file, node)

@@ -29,13 +29,13 @@ from pytracer.analyze.evidence.own_code.own_libraries import (
     OwnCall,
     OwnLibraries,
     allocating_frames,
+    files_of_program,
     is_own_path,
     own_libraries,
 )
 from pytracer.analyze.evidence.own_code.short_buffers import ShortBuffer, short_buffer
 from pytracer.analyze.evidence.own_code.unheld_memory import unheld_memory
 from pytracer.analyze.evidence.preconditions.violated import unchecked_calls_before, unchecked_words
-from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.syntax.bindings import binding
 from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
@@ -352,7 +352,7 @@ def _made(view: ProcessView, call: OwnCall, name: str) -> str:
 
 def _negative(view: ProcessView, libraries: OwnLibraries) -> str | None:
     """`` Line 47 (`label[:, -8:] = -1`) makes negative numbers. ``: of one line that does."""
-    files = program_files(view.process.snapshot, program_frames(view) or allocating_frames(view))
+    files = files_of_program(view)
     found = {(file, line) for file, tree in files.items() for line in negative_lines(tree)}
     if len(found) != 1:
         return None

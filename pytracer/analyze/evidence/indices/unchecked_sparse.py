@@ -8,10 +8,8 @@ import msgspec
 
 from pytracer._text import shortened
 from pytracer.analyze.evidence.indices.sparse_source import CHECKS, CONSTRUCTORS
-from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.lifetime.where_made import place_of
-from pytracer.analyze.evidence.own_code.own_libraries import allocating_frames
-from pytracer.analyze.evidence.slicing.files import program_files
+from pytracer.analyze.evidence.own_code.own_libraries import files_of_program
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, scope_of, statement_at
@@ -29,7 +27,7 @@ class UncheckedSparse(msgspec.Struct, frozen=True):
 
 def unchecked_sparse(view: ProcessView) -> UncheckedSparse | None:
     """None where the program has no such line or several, or asks for checks anywhere."""
-    files = program_files(view.process.snapshot, program_frames(view) or allocating_frames(view))
+    files = files_of_program(view)
     nodes = [(file, tree, item) for file, tree in files.items() for item in nodes_of(tree)]
     if any(_name(item) in CHECKS for _, _, item in nodes):
         return None

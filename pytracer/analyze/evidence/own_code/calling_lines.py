@@ -5,10 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterator
 
-from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.lifetime.where_made import place_of
-from pytracer.analyze.evidence.own_code.own_libraries import allocating_frames
-from pytracer.analyze.evidence.slicing.files import program_files
+from pytracer.analyze.evidence.own_code.own_libraries import files_of_program
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.naming import LineWords
@@ -17,8 +15,7 @@ from pytracer.analyze.view import ProcessView
 
 def lines_that_call(view: ProcessView, functions: Collection[str]) -> Iterator[LineWords]:
     """Lines of the program with a call of one of these functions; also where no Python runs any more."""
-    frames = program_frames(view) or allocating_frames(view)
-    for file, tree in program_files(view.process.snapshot, frames).items():
+    for file, tree in files_of_program(view).items():
         for node in nodes_of(tree):
             if isinstance(node, ast.Call) and called_name(node) in functions:
                 yield place_of(view, file, node.lineno)

@@ -14,19 +14,17 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from pytracer._text import shortened
-from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.lifetime.where_made import place_of
 from pytracer.analyze.evidence.own_code.fixed_rooms import FixedRoom
 from pytracer.analyze.evidence.own_code.own_libraries import (
     OwnCall,
     OwnLibraries,
-    allocating_frames,
+    files_of_program,
     own_libraries,
 )
 from pytracer.analyze.evidence.own_code.passed_arrays import PassedArrays
 from pytracer.analyze.evidence.own_code.short_allocations import ShortAllocation, short_allocations, short_rooms
 from pytracer.analyze.evidence.own_code.source_files import sources_beside
-from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.syntax.calls import called_name, calls_on
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.naming import LineWords, short_file
@@ -124,7 +122,7 @@ def _called(libraries: OwnLibraries, text: str) -> OwnCall | None:
 
 def sources_of(view: ProcessView, libraries: OwnLibraries) -> Iterator[tuple[str, _Place]]:
     """Strings of the program that look like C, then files beside it and its libraries; each with words for a line."""
-    files = program_files(view.process.snapshot, program_frames(view) or allocating_frames(view))
+    files = files_of_program(view)
     for file, tree in files.items():
         for node in nodes_of(tree):
             if (

@@ -120,6 +120,11 @@ def allocating_frames(view: ProcessView) -> list[PythonFrame]:
     return frames_that_allocated(view.process.snapshot)
 
 
+def files_of_program(view: ProcessView) -> dict[str, ast.Module]:
+    """Its files by path; also where no Python is running."""
+    return program_files(view.process.snapshot, program_frames(view) or allocating_frames(view))
+
+
 def frames_that_allocated(snapshot: Snapshot) -> list[PythonFrame]:
     """The same of a process."""
     found: dict[str, PythonFrame] = {}

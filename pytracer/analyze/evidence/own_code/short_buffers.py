@@ -22,11 +22,10 @@ from pytracer.analyze.evidence.own_code.c_text import closing, declared_name, sp
 from pytracer.analyze.evidence.own_code.made_type import made_element, made_size
 from pytracer.analyze.evidence.own_code.native_bounds import LOOP
 from pytracer.analyze.evidence.own_code.own_allocations import sources_of
-from pytracer.analyze.evidence.own_code.own_libraries import allocating_frames, own_libraries
+from pytracer.analyze.evidence.own_code.own_libraries import files_of_program, own_libraries
 from pytracer.analyze.evidence.own_code.own_signature import Definition, Parameter, definitions, parameter
 from pytracer.analyze.evidence.own_code.recorded_arrays import RecordedArrays
 from pytracer.analyze.evidence.own_code.short_allocations import statement_end
-from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name, without_ctype
@@ -126,10 +125,9 @@ def short_buffer(view: ProcessView) -> ShortBuffer | None:
     libraries = own_libraries(view)
     if libraries is None:
         return None
-    frames = program_frames(view)
-    files = program_files(view.process.snapshot, frames or allocating_frames(view))
+    files = files_of_program(view)
     calls = [(file, tree, call) for file, tree in files.items() for call in _methods_called(tree)]
-    arrays = RecordedArrays(view, Slice(view.process.snapshot, frames))
+    arrays = RecordedArrays(view, Slice(view.process.snapshot, program_frames(view)))
     library = libraries.names[0] if len(libraries.names) == 1 else "the program's own library"
     found: dict[tuple[str, int], ShortBuffer] = {}
     for text, place in sources_of(view, libraries) if calls else ():

@@ -6,7 +6,6 @@ that this had not run.
 
 from __future__ import annotations
 
-import ast
 import os
 import re
 
@@ -14,7 +13,6 @@ import msgspec
 
 from pytracer._patterns import Pattern
 from pytracer._text import list_words
-from pytracer.analyze.evidence.lifetime.variables import program_frames
 from pytracer.analyze.evidence.native.fault_function import is_of_own_image
 from pytracer.analyze.evidence.native.native_stack import is_at_exit, own_frames
 from pytracer.analyze.evidence.own_code.c_text import (
@@ -27,10 +25,9 @@ from pytracer.analyze.evidence.own_code.c_text import (
 from pytracer.analyze.evidence.own_code.calling_lines import lines_that_call
 from pytracer.analyze.evidence.own_code.left_generators import LeftGenerator, left_generator
 from pytracer.analyze.evidence.own_code.native_source import own_source
-from pytracer.analyze.evidence.own_code.own_libraries import allocating_frames, is_own_path, own_libraries
+from pytracer.analyze.evidence.own_code.own_libraries import files_of_program, is_own_path, own_libraries
 from pytracer.analyze.evidence.own_code.program_text import named_sources
 from pytracer.analyze.evidence.own_code.source_files import sources_before, sources_named
-from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.naming import LineWords
 from pytracer.analyze.view import ProcessView
 from pytracer.report.job import NativeFrame
@@ -116,7 +113,7 @@ def unjoined_thread(view: ProcessView) -> UnjoinedThread | None:
         tuple(dict.fromkeys(lines_that_call(view, [*names, *entries]))),
         is_at_exit(view),
         _owner(text, declared[0].start("name")),
-        left_generator(view, _files(view), [*names, *entries]),
+        left_generator(view, files_of_program(view), [*names, *entries]),
     )
 
 
@@ -128,15 +125,11 @@ def _source(view: ProcessView, frame: NativeFrame) -> tuple[str, list[str]] | No
     libraries = own_libraries(view)
     if libraries is None or libraries.paths != (frame.image,) or os.path.exists(frame.image or ""):
         return None
-    files = _files(view)
+    files = files_of_program(view)
     folders = sorted({os.path.dirname(file) for file in files})
     began = view.process.snapshot.created_wall_ns
     named = sources_named(began, folders, named_sources(files.values())) or sources_before(began, folders)
     return named[0] if len(named) == 1 else None
-
-
-def _files(view: ProcessView) -> dict[str, ast.Module]:
-    return program_files(view.process.snapshot, program_frames(view) or allocating_frames(view))
 
 
 def _owner(text: str, place: int) -> str | None:

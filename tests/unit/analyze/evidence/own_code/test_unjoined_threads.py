@@ -42,7 +42,7 @@ def found(source: str, monkeypatch: pytest.MonkeyPatch, *, at_exit: bool = True)
         module, "own_source", lambda item: (SourceLine(file="/job/reader.cpp", line=3), source.split("\n"))
     )
     monkeypatch.setattr(module, "lines_that_call", lambda view, names: ["line 42"] if "reader_close" in names else [])
-    monkeypatch.setattr(module, "_files", lambda view: {})
+    monkeypatch.setattr(module, "files_of_program", lambda view: {})
     view: Any = SimpleNamespace()
     return unjoined_thread(view)
 
