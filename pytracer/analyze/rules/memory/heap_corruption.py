@@ -186,8 +186,12 @@ def _cause(view: ProcessView, damage: HeapDamage) -> _Cause:
         return cause
     twice = _is_twice(view, damage)
     second = second_free(view) if cause.behind is None and _is_of_freed(damage) and not twice else None
-    by_numbers = not _is_callers(damage) or has_unfit_before(view) or _has_short_room(view, damage)
-    by_write = by_numbers and not twice and second is None and not _is_refused(view, cause.user, damage)
+    by_write = (
+        not twice
+        and second is None
+        and not _is_refused(view, cause.user, damage)
+        and (not _is_callers(damage) or has_unfit_before(view) or _has_short_room(view, damage))
+    )
     return replace(cause, second=second, suspect=first_suspect(view, cause.behind) if by_write else None)
 
 
