@@ -56,14 +56,14 @@ def cut_number(view: ProcessView, index: int) -> CutNumber | None:
     spot = arrays.back.spot(0)
     if spot is None or frame is None or not called_by_ctypes(view):
         return None
-    files = program_files(view.process.snapshot, program_frames(view))
     found = []
     for call in (item for item in calls_on(spot.tree, spot.line) if not _is_wrap(item)):
-        lines = [*declares(files, called_name(call) or "", "argtypes")]
         for place, item in enumerate(call.args):
             value = arrays.number(item, spot) if not isinstance(item, ast.Starred) else None
             if value is None or signed32(value) == value or not _leads_to(signed32(value), index):
                 continue
+            files = program_files(view.process.snapshot, program_frames(view))
+            lines = [*declares(files, called_name(call) or "", "argtypes")]
             kinds = lines[0][2].elts if lines and isinstance(lines[0][2], (ast.List, ast.Tuple)) else []
             if len(lines) > 1 or (lines and (place >= len(kinds) or last_name(kinds[place]) not in NARROW)):
                 continue
