@@ -25,13 +25,13 @@ _NO_FUNCTIONS = "if|for|while|switch|return|sizeof|free|\\w*_cast|memset"
 def is_asked(lookup: Lookup) -> bool:
     """Whether the function in C has a condition or a cut to a range for the index of a lookup, or of one before it."""
     text = "\n".join(lookup.scope.texts)
-    names = "|".join(sorted(map(re.escape, _variables(lookup))))
+    steps = _steps(lookup)
+    names = "|".join(sorted({re.escape(item.variable) for item in steps if item.variable}))
     plain = re.sub(r"\b(?:for|while)\s*\([^{}]*?\)\s*(?=[\w{])", " ", text)
     asks = rf"\b(?:if|\w*(?:assert|CHECK)\w*)\s*\([^;{{}}]*\b(?:{names})\b"
     cuts = rf"\b(?:{names})\s*=[^;]*(?:\?|\b\w*(?:min|max|clamp))"
     if names and re.search(f"{asks}|{cuts}", plain) is not None:
         return True
-    steps = [*_steps(lookup)]
     return any(_is_cut(item, text) for item in steps if item.by) or any(
         _is_checked(item, text) for one in steps for item in one.by
     )
@@ -75,9 +75,3 @@ def _is_checked(by: Lookup, text: str) -> bool:
     given = rf"\b(?!(?:{_NO_FUNCTIONS})\b)\w+\s*\([^;{{}}()]*{array}\b(?!\s*(?:\[|\)\s*\{{))[^;{{}}()]*\)\s*[;)<>=!&|]"
     moved = rf"{array}\s*[-+]?=(?!=)" if by.array in by.scope.parameters else r"(?!)"
     return is_filled(by) or re.search(f"{asks}|{given}|{moved}", text) is not None
-
-
-def _variables(lookup: Lookup) -> set[str]:
-    own = {lookup.variable} if lookup.variable else set()
-    own |= {name for item in lookup.by for name in (item.variable,) if name}
-    return own.union(*(_variables(item) for item in lookup.by))

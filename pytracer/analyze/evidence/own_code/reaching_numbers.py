@@ -49,7 +49,7 @@ def without_part(view: ProcessView) -> frozenset[str]:
     given = [item for item in calls if len(item) == len(parameters) > 1]
     if len(given) != 1:
         return frozenset()
-    parts = reaching(
+    parts = _reaching(
         text, around, plain[source[0].line - 1], sum(len(item) + 1 for item in plain[: source[0].line - 1])
     )
     named = zip(parameters, map(without_ctype, given[0]), strict=True)
@@ -65,12 +65,12 @@ def _has_own_words(text: str, body: str) -> bool:
     return "#define" in body or lambdas is not None or bool(macros and re.search(rf"\b(?:{macros})\s*\(", body))
 
 
-def reaching(text: str, around: Function, statement: str, place: int | None = None) -> set[str]:
-    """The names that have a part in where the elements of a statement lie; with its place, in how often it runs."""
+def _reaching(text: str, around: Function, statement: str, place: int) -> set[str]:
+    """The names that have a part in where the elements of a statement at a place lie, and in how often it runs."""
     body = text[around.body : closing(text, around.body)]
     bases, inner = _indexed(statement)
     found = {*bases}
-    inner |= _of_loops(text, around, place) if place is not None else set()
+    inner |= _of_loops(text, around, place)
     left = inner.union(*(_made_of(body, name, elements=False) for name in bases - inner))
     while left:
         name = left.pop()
