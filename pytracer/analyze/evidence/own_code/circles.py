@@ -55,25 +55,23 @@ class Circle(msgspec.Struct, frozen=True):
         )
 
 
-def circle(view: ProcessView, cycle: StackCycle | None) -> Circle | None:
+def circle(view: ProcessView, cycle: StackCycle) -> Circle | None:
     """None where the recursion is no deeper than an array is long that it follows."""
-    frame = running_frame(view)
-    repeats = cycle.repeats or 0 if cycle is not None else 0
-    way = [*levels(view, frame)] if frame is not None and repeats and cycle is not None else []
-    if not way or cycle is None or {item.function for item in cycle.frames or ()} != {way[0][0].name}:
+    frame, repeats = running_frame(view), cycle.repeats or 0
+    way = [*levels(view, frame)] if frame is not None and repeats else []
+    if frame is None or not way or {item.function for item in cycle.frames or ()} != {way[0][0].name}:
         return None
     function, lines, number = way[0]
     given = arguments_at(lines, number, function.name)
     names = _names(function)
-    if given is None or len(given) != len(names) or frame is None:
+    if given is None or len(given) != len(names):
         return None
-    source, before = own_source(frame), _before(function, lines, number)
     if sum(text != name for text, name in zip(given, names, strict=True)) != 1:
         return None  # a number that is counted may end it: no circle is needed for so many calls
-    arrays = PassedArrays(view)
+    arrays, source = PassedArrays(view), own_source(frame)
+    texts = _set_from(given, names, _before(function, lines, number))
     for place, name in enumerate(names):
-        found = [item for item in _set_from(given, names, before) if _follows(item, name, names)]
-        found = found if given[place] == name else []
+        found = [item for item in texts if _follows(item, name, names)] if given[place] == name else []
         array = _passed(arrays, way, name) if len(found) == 1 else None
         if array is not None and array.elements < repeats:
             at, made = line_in(source[0].file if source else None, number, None), arrays.made_at(array)
