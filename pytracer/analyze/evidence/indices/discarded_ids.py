@@ -19,6 +19,7 @@ from pytracer.analyze.evidence.slicing.slice import Slice
 from pytracer.analyze.evidence.slicing.spots import Spot
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value
 from pytracer.analyze.evidence.syntax.constants import is_true
+from pytracer.analyze.evidence.syntax.names import is_name
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.reaching import places_that_bind
 from pytracer.analyze.evidence.syntax.scopes import own_nodes, parameters, qualified_name
@@ -125,7 +126,7 @@ def _numbers_anew(
     if found is None:
         return False, None
     function = found[0]
-    given = [item for item in parameters(function) if _is_name(argument_of(call, function, item), name)]
+    given = [item for item in parameters(function) if is_name(argument_of(call, function, item), name)]
     returns = [item.value for item in own_nodes(function) if isinstance(item, ast.Return)]
     value = returns[0] if len(returns) == 1 else None
     if len(given) != 1 or not isinstance(value, ast.Tuple) or position >= len(value.elts):
@@ -142,14 +143,14 @@ def _looks_up(value: ast.expr, name: str) -> bool:
     """`table[ids]`, `torch.searchsorted(known, ids)`, `[table[item] for item in ids]`."""
     loops = [part for item in nodes_of(value) if isinstance(item, ast.ListComp) for part in item.generators]
     names = {name} | {
-        item.target.id for item in loops if isinstance(item.target, ast.Name) and _is_name(item.iter, name)
+        item.target.id for item in loops if isinstance(item.target, ast.Name) and is_name(item.iter, name)
     }
     return any(
         (isinstance(item, ast.Subscript) and isinstance(item.slice, ast.Name) and item.slice.id in names)
         or (
             isinstance(item, ast.Call)
             and called_name(item) in _LOOKS_UP
-            and any(_is_name(part, name) for part in item.args)
+            and any(is_name(part, name) for part in item.args)
         )
         for item in nodes_of(value)
     )
@@ -158,7 +159,3 @@ def _looks_up(value: ast.expr, name: str) -> bool:
 def _instead(item: ast.Assign, target: ast.Tuple, position: int, name: str) -> str:
     parts = [name if n == position else ast.unparse(part) for n, part in enumerate(target.elts)]
     return shortened(f"{', '.join(parts)} = {ast.unparse(item.value)}", _LONGEST)
-
-
-def _is_name(node: ast.AST | None, name: str) -> bool:
-    return isinstance(node, ast.Name) and node.id == name

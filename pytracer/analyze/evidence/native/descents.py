@@ -11,6 +11,7 @@ from pytracer._text import list_words, shortened
 from pytracer.analyze.evidence.slicing.files import program_files
 from pytracer.analyze.evidence.slicing.wraps import Wrap, wraps_of_classes
 from pytracer.analyze.evidence.syntax.loops import loops_around
+from pytracer.analyze.evidence.syntax.names import is_name
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import parameters, scope_of, statement_at
 from pytracer.analyze.naming import LineWords, line_in
@@ -124,7 +125,7 @@ def _looped(value: ast.expr, heads: Sequence[tuple[ast.expr, ast.expr]]) -> ast.
     """What a loop's variable comes from; anything else as it is."""
     if not isinstance(value, ast.Name):
         return value
-    own = [source for target, source in heads if any(_is(part, value.id) for part in nodes_of(target))]
+    own = [source for target, source in heads if any(is_name(part, value.id) for part in nodes_of(target))]
     source = own[-1] if own else value
     while isinstance(source, ast.Call):
         called = source.func.attr if isinstance(source.func, ast.Attribute) else getattr(source.func, "id", "")
@@ -135,7 +136,3 @@ def _looped(value: ast.expr, heads: Sequence[tuple[ast.expr, ast.expr]]) -> ast.
             break
         source = inner
     return source
-
-
-def _is(node: ast.AST, name: str) -> bool:
-    return isinstance(node, ast.Name) and node.id == name

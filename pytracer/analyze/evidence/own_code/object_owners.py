@@ -30,7 +30,7 @@ from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
 from pytracer.analyze.evidence.syntax.constants import is_none
 from pytracer.analyze.evidence.syntax.loops import loops_around
-from pytracer.analyze.evidence.syntax.names import last_name
+from pytracer.analyze.evidence.syntax.names import is_name, last_name
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import (
     Scope,
@@ -215,8 +215,8 @@ class Owners:
         if not made or depth >= _MOST_CALLS:
             return True
         for file, function in made:
-            taken = [item for item in parameters(function) if _is_name(argument_of(call, function, item), name)]
-            passed = sum(_is_name(item, name) for item in passed_values(call))
+            taken = [item for item in parameters(function) if is_name(argument_of(call, function, item), name)]
+            passed = sum(is_name(item, name) for item in passed_values(call))
             if len(taken) != passed:
                 return True
             if any(self._keeps(file, function, item, attribute, kinds, depth + 1) for item in taken):
@@ -238,7 +238,7 @@ class Owners:
                 way = next((item for item in found if item.way == node.func.attr), None)
                 plain = way is not None and isinstance(self.parents[origin.file].get(id(node)), ast.Expr)
                 before = plain and all(node.lineno < line for line in here)
-                if way is not None and before and _is_name(node.func.value, origin.name):
+                if way is not None and before and is_name(node.func.value, origin.name):
                     return way, "was closed at {}", node.lineno
         release = next((item for item in found if item.by_collection), None)
         if release is None or origin.kept:
@@ -261,7 +261,7 @@ class Owners:
             after = origin.made.lineno < node.lineno < min(here)
             none = isinstance(node, ast.Assign) and is_none(node.value)
             targets = node.targets if isinstance(node, ast.Delete) or (none and isinstance(node, ast.Assign)) else []
-            if after and any(_is_name(item, origin.name) for item in targets):
+            if after and any(is_name(item, origin.name) for item in targets):
                 return release, "was collected at {}", node.lineno
         loops = loops_around(tree, origin.made.lineno)
         if loops and all(line > (loops[-1].end_lineno or 0) for line in here):
@@ -280,12 +280,8 @@ def _plain_value(function: Function, node: ast.expr) -> ast.AST | None:
 def _with_of(scope: Scope, name: str) -> tuple[ast.With | ast.AsyncWith, ast.expr] | None:
     """`with IndexFlat(rows) as name:`."""
     withs = (node for node in own_nodes(scope) if isinstance(node, _WITHS))
-    found = [(node, item.context_expr) for node in withs for item in node.items if _is_name(item.optional_vars, name)]
+    found = [(node, item.context_expr) for node in withs for item in node.items if is_name(item.optional_vars, name)]
     return found[0] if len(found) == 1 else None
-
-
-def _is_name(node: ast.AST | None, name: str | None) -> bool:
-    return isinstance(node, ast.Name) and node.id == name
 
 
 def _returns(scope: Scope) -> bool:

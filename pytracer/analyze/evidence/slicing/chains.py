@@ -16,6 +16,7 @@ from pytracer.analyze.evidence.slicing.keepers import Files, classes_of, owner_o
 from pytracer.analyze.evidence.syntax.bindings import set_by
 from pytracer.analyze.evidence.syntax.calls import called_name, keyword_value, without_wrappers
 from pytracer.analyze.evidence.syntax.loops import Loop, loops_around, loops_of
+from pytracer.analyze.evidence.syntax.names import is_name
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import Scope, own_nodes, parameters, spans
 
@@ -127,7 +128,7 @@ def _is_inside(value: ast.expr, name: str) -> bool:
     """`node.children[key]`, `node.children.get(key)`, `node.next`, `node.setdefault(key, {})`."""
     if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in _READS:
         found = _part_of(value.func.value, name)
-        return found is not None or _is(value.func.value, name)
+        return found is not None or is_name(value.func.value, name)
     return isinstance(value, (ast.Attribute, ast.Subscript)) and _part_of(value, name) is not None
 
 
@@ -138,7 +139,7 @@ def _part_of(target: ast.expr, name: str) -> tuple[str | None] | None:
     while isinstance(inner, (ast.Attribute, ast.Subscript)):
         attribute = inner.attr if isinstance(inner, ast.Attribute) else attribute
         inner = inner.value
-    return (attribute,) if inner is not target and _is(inner, name) else None
+    return (attribute,) if inner is not target and is_name(inner, name) else None
 
 
 def _puts(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
@@ -166,7 +167,7 @@ def _is_fresh(value: ast.expr, classes: set[str], bound: dict[str, list[ast.expr
 def _is_head(loop: Loop, name: str | None) -> bool:
     """Whether the loop sets a variable, alone or as one of several."""
     head = loop.target if isinstance(loop, (ast.For, ast.AsyncFor)) else None
-    return head is not None and any(name is not None and _is(part, name) for part in nodes_of(head))
+    return head is not None and any(name is not None and is_name(part, name) for part in nodes_of(head))
 
 
 def _line_ends(files: Files, tree: ast.Module, file: str, loop: Loop) -> tuple[tuple[str, int, str], str] | None:
@@ -197,7 +198,3 @@ def _opens(node: ast.AST, call: ast.Call) -> bool:
     if isinstance(node, (ast.With, ast.AsyncWith)):
         return any(item.context_expr is call for item in node.items)
     return isinstance(node, ast.For) and node.iter is call
-
-
-def _is(node: ast.AST, name: str) -> bool:
-    return isinstance(node, ast.Name) and node.id == name

@@ -27,6 +27,7 @@ from pytracer.analyze.evidence.slicing.linkers import Linker, are_neighbors, giv
 from pytracer.analyze.evidence.syntax.bindings import lines_that_bind
 from pytracer.analyze.evidence.syntax.calls import called_name, passed_values
 from pytracer.analyze.evidence.syntax.loops import Loop, loops_of
+from pytracer.analyze.evidence.syntax.names import is_name
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.scopes import Scope, class_around, own_nodes, parameters
 
@@ -172,7 +173,7 @@ def wraps_of_closure(files: Files, file: str, inner: Scope, outer: Scope, name: 
     if not isinstance(inner, _NAMED) or not isinstance(outer, _NAMED):
         return []
     if name in parameters(outer):
-        returned = any(isinstance(item, ast.Return) and _is(item.value, inner.name) for item in own_nodes(outer))
+        returned = any(isinstance(item, ast.Return) and is_name(item.value, inner.name) for item in own_nodes(outer))
         return wraps_of_function(files, outer, name) if returned and not lines_that_bind(outer, name) else []
     texts = _texts(outer, ast.Name(name, ast.Load()))
     return [
@@ -187,7 +188,7 @@ def wraps_of_closure(files: Files, file: str, inner: Scope, outer: Scope, name: 
         for node in own_nodes(outer)
         if isinstance(node, (ast.Assign, ast.Expr))
         for target, value in set_by(node)
-        if _is(value, inner.name) and target in texts
+        if is_name(value, inner.name) and target in texts
     ]
 
 
@@ -217,7 +218,7 @@ def set_elsewhere(files: Files, owner: str, attribute: str) -> list[tuple[str, a
         if isinstance(node, ast.Assign)
         for target in node.targets
         if isinstance(target, ast.Attribute) and target.attr == attribute
-        if not _is(target.value, "self") or _is_later(tree, scope, owner)
+        if not is_name(target.value, "self") or _is_later(tree, scope, owner)
     ]
 
 
@@ -301,7 +302,7 @@ def _grown(scope: Scope, kept: _Kept, taker: Taker, given: ast.expr) -> Wrap | N
             for node in own_nodes(scope)
             if isinstance(node, ast.Assign)
             for name, value in set_by(node)
-            if _is(value, target) and name in texts
+            if is_name(value, target) and name in texts
         ]
         if not handed or (loops and not any(at <= (loop.end_lineno or 0) for at, _ in handed for loop in loops)):
             return None
@@ -380,7 +381,7 @@ def _outlives(scope: Scope, target: str) -> bool:
 def _is_returned(scope: Scope, target: str) -> bool:
     """`wrapped = Wrapper(env)`, `return wrapped`."""
     return target.isidentifier() and any(
-        isinstance(item, ast.Return) and _is(item.value, target) for item in own_nodes(scope)
+        isinstance(item, ast.Return) and is_name(item.value, target) for item in own_nodes(scope)
     )
 
 
@@ -396,7 +397,3 @@ def _of_caller(files: Files, scope: Scope, taker: Taker, given: ast.expr, depth:
     if sum(item.name == scope.name for item in named) != 1:
         return []
     return _wraps(files, [Taker(scope.name, scope, name, taker.attribute, taker.owner)], depth - 1)
-
-
-def _is(node: ast.AST | None, name: str) -> bool:
-    return isinstance(node, ast.Name) and node.id == name

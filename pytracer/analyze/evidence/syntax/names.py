@@ -82,6 +82,11 @@ def elements(node: ast.expr) -> list[ast.expr]:
     return node.elts if isinstance(node, (ast.Tuple, ast.List)) else [node]
 
 
+def is_name(node: ast.AST | None, name: str | None) -> bool:
+    """Whether it is that variable: no attribute of one, and no element."""
+    return isinstance(node, ast.Name) and node.id == name
+
+
 def is_attribute(node: ast.AST, name: str) -> bool:
     """Whether it is `x.name`, of any `x`."""
     return isinstance(node, ast.Attribute) and node.attr == name

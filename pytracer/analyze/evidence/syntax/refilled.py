@@ -11,6 +11,7 @@ from pytracer.analyze.evidence.syntax.bindings import set_by
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.changes import names_read
 from pytracer.analyze.evidence.syntax.constants import ORDERS
+from pytracer.analyze.evidence.syntax.names import is_name
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.unbounded import EndlessLoop, Reason, body_of, short_text
 
@@ -113,7 +114,7 @@ def _is_cut(loop: EndlessLoop, taken: str) -> bool:
 def _reads_part(test: ast.expr, taken: str) -> bool:
     """`clip.finished()`, `clip.left > 0`, `len(clip)`: the condition asks the item itself how far it is."""
     return any(
-        (isinstance(item, (ast.Attribute, ast.Subscript)) and _is_name(item.value, taken))
+        (isinstance(item, (ast.Attribute, ast.Subscript)) and is_name(item.value, taken))
         or (isinstance(item, ast.Call) and called_name(item) == "len" and _is_given(item, taken))
         for item in nodes_of(test)
     )
@@ -125,7 +126,7 @@ def _works_on(loop: EndlessLoop, taken: str) -> bool:
     for item in body_of(loop):
         if not isinstance(item, ast.Call) or id(item) in tests:
             continue
-        if isinstance(item.func, ast.Attribute) and _is_name(item.func.value, taken):
+        if isinstance(item.func, ast.Attribute) and is_name(item.func.value, taken):
             return True
         if _is_given(item, taken) and called_name(item) not in _PUTS:
             return True
@@ -133,15 +134,11 @@ def _works_on(loop: EndlessLoop, taken: str) -> bool:
 
 
 def _is_given(call: ast.Call, taken: str) -> bool:
-    return any(_is_name(item, taken) for item in call.args)
-
-
-def _is_name(node: ast.AST, name: str) -> bool:
-    return isinstance(node, ast.Name) and node.id == name
+    return any(is_name(item, taken) for item in call.args)
 
 
 def _is_in(node: ast.AST, name: str) -> bool:
-    return any(_is_name(item, name) for item in nodes_of(node))
+    return any(is_name(item, name) for item in nodes_of(node))
 
 
 def _more_of_it(found: _Refilled) -> Reason:

@@ -10,6 +10,7 @@ from pytracer.analyze.evidence.syntax.bindings import set_by
 from pytracer.analyze.evidence.syntax.calls import called_name
 from pytracer.analyze.evidence.syntax.changes import PURE, is_among, is_own, names_read, touched
 from pytracer.analyze.evidence.syntax.endless import only_exit
+from pytracer.analyze.evidence.syntax.names import is_name
 from pytracer.analyze.evidence.syntax.nan_tests import nan_test
 from pytracer.analyze.evidence.syntax.nodes import nodes_of
 from pytracer.analyze.evidence.syntax.outcomes import ValueOf, number
@@ -80,7 +81,7 @@ def _made_empty(scope: Scope, name: str) -> ast.Assign | None:
     if not is_own(scope, name):
         return None
     mentions = [item for item in nodes_of(scope) if isinstance(item, ast.Name) and item.id == name]
-    bound = [item for item in nodes_of(scope) if any(_is_name(target, name) for target, _ in set_by(item))]
+    bound = [item for item in nodes_of(scope) if any(is_name(target, name) for target, _ in set_by(item))]
     if len(bound) != 1 or not isinstance(bound[0], ast.Assign) or not _is_empty(bound[0].value):
         return None
     asked = {id(part) for item in nodes_of(scope) for part in _only_read(item, name)}
@@ -92,11 +93,7 @@ def _made_empty(scope: Scope, name: str) -> ast.Assign | None:
 def _only_read(node: ast.AST, name: str) -> Iterator[ast.AST]:
     """The variable in `len(images)` and `print(images)`."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in PURE:
-        yield from (item for item in node.args if _is_name(item, name))
-
-
-def _is_name(node: ast.AST, name: str) -> bool:
-    return isinstance(node, ast.Name) and node.id == name
+        yield from (item for item in node.args if is_name(item, name))
 
 
 def _is_empty(value: ast.expr) -> bool:
